@@ -42,7 +42,8 @@ def test_what_checks_find_is_said_first(url: str, capsys: pytest.CaptureFixture[
     learned(url, "told", 60, alike=True)
     show_session("told", url)
     said = capsys.readouterr().out.splitlines()
-    assert said[1].startswith("! Features 0 and 1 hardly vary apart from each other")
+    features = '"a feature with a very long name" and "cold"'
+    assert said[1].startswith(f"! Features {features} hardly vary apart from")
     assert said[2].startswith("  ")
     assert all(len(line) <= 80 for line in said[:3])
 

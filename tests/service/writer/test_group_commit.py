@@ -210,53 +210,46 @@ def test_what_was_begun_in_the_event_loop_leaves_nothing_either(
     assert harness.session.n_rounds == 2
 
 
-def test_boundaries_long_lists_and_learners_are_not_brief(harness: ServiceHarness) -> None:
-    def is_brief(command: Decide | ReceiveRewards) -> bool:
-        transaction = harness.store.begin()
-        try:
-            return command.is_brief(UnitOfWork(transaction, KnownRows(), harness.now))
-        finally:
-            transaction.rollback()
+def is_brief(harness: ServiceHarness, command: Decide | ReceiveRewards) -> bool:
+    transaction = harness.store.begin()
+    try:
+        return command.is_brief(UnitOfWork(transaction, KnownRows(), harness.now))
+    finally:
+        transaction.rollback()
 
+
+def test_boundaries_long_lists_and_learners_are_not_brief(harness: ServiceHarness) -> None:
     def receive(n: int) -> ReceiveRewards:
         return ReceiveRewards(harness.key, [Reward(1.0, "", round=1)] * n, harness.agents)
 
-    assert is_brief(decide(harness))
-    assert is_brief(receive(2))
-    assert not is_brief(receive(1000))
+    assert is_brief(harness, decide(harness))
+    assert is_brief(harness, receive(2))
+    assert not is_brief(harness, receive(1000))
     harness.create(algorithm="ucb_mp")
-    assert is_brief(decide(harness))
-    assert not is_brief(receive(1))
+    assert is_brief(harness, decide(harness))
+    assert not is_brief(harness, receive(1))
     harness.create(algorithm="ad_lasso")  # its first window is due with round 4
     harness.rounds(2)
-    assert is_brief(decide(harness))
+    assert is_brief(harness, decide(harness))
     harness.rounds(1)
-    assert not is_brief(decide(harness))
-    assert not is_brief(receive(1))
+    assert not is_brief(harness, decide(harness))
+    assert not is_brief(harness, receive(1))
 
 
 def test_decisions_are_brief_while_a_window_waits_for_its_rewards(harness: ServiceHarness) -> None:
     """As it does where rewards come late: then most decisions are taken meanwhile."""
-
-    def is_brief(command: Decide | ReceiveRewards) -> bool:
-        transaction = harness.store.begin()
-        try:
-            return command.is_brief(UnitOfWork(transaction, KnownRows(), harness.now))
-        finally:
-            transaction.rollback()
-
     harness.create(algorithm="ad_lasso", reward_wait_seconds=60.0)
     harness.rounds(4, rewarded=False)  # the window is due with round 4
-    assert not is_brief(decide(harness))  # the first decision after it sets the time
+    assert not is_brief(harness, decide(harness))  # the first decision after it sets the time
     harness.rounds(1, rewarded=False)
-    assert is_brief(decide(harness))
+    assert is_brief(harness, decide(harness))
     reward = Reward(1.0, "", round=2)
     with_reward = decide(harness)
     with_reward.rewards = [reward]
     for one in (with_reward, ReceiveRewards(harness.key, [reward], harness.agents)):
-        assert not is_brief(one)  # it may complete the window
+        assert not is_brief(harness, one)  # it may complete the window
     harness.now += 60.0
-    assert not is_brief(decide(harness))
+    assert not is_brief(harness, decide(harness))
 
 
 def test_a_caller_s_many_commands_leave_room_for_another_s(harness: ServiceHarness) -> None:

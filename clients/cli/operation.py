@@ -108,7 +108,7 @@ def _settings() -> Iterator[dict[str, Any]]:
             "value": _without_password(value),
             "default": field.default,
             "is_set": variable in variables,
-            "meaning": field.description,
+            "meaning": " ".join((field.description or "").split()),
         }
 
 

@@ -17,200 +17,116 @@ DISTRIBUTION = "long-horizon-bandits"  # the name that pip knows this program by
 class Settings(BaseSettings):
     """Settings of this process. Every field is read from an environment variable.
 
-    The variable is the field's name in capitals with the prefix, like ``LHB_DATABASE_URL``.
+    The variable is the field's name in capitals with the prefix, like ``LHB_DATABASE_URL``. `lhb
+    settings` shows the text below a field as its meaning.
     """
 
-    model_config = SettingsConfigDict(env_prefix="LHB_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="LHB_", extra="ignore", use_attribute_docstrings=True
+    )
 
-    database_url: str = Field(
-        default="sqlite:///lhb.db", description="sqlite:///path, or postgresql://..."
-    )
-    database_password_file: Path | None = Field(
-        default=None, description="file that holds the password for a postgresql:// URL"
-    )
-    allow_oracles: bool = Field(
-        default=False,
-        description="allow algorithms that are given the true parameters (`oracle`, `oracle_w`)",
-    )
-    mcp: bool = Field(
-        default=False,
-        description="serve /mcp, tools of the Model Context Protocol (needs the extra `mcp`)",
-    )
-    insecure_bind: bool = Field(
-        default=False,
-        description="listen on addresses beyond loopback although the "
-        "database has no API key; for use "
-        "behind a proxy or network that controls access",
-    )
-    fit_workers: int = Field(default=1, ge=1, description="number of processes that run fits")
-    fit_niceness: int = Field(
-        default=10, ge=0, le=19, description="niceness of the processes that run fits"
-    )
-    fit_idle_seconds: float = Field(
-        default=5.0,
-        ge=0,
-        description="a fit that no decision waits for takes only time that nobody else wants "
-        "(Linux); where that is less than half a processor for so long, it is begun anew with "
-        "`fit_niceness` alone, as are the fits of the next minute; 0: all fits are",
-    )
-    fit_start_seconds: float = Field(
-        default=60.0,
-        gt=0,
-        description="maximum time until a process begins a fit; then the processes are replaced",
-    )
-    fit_late_seconds: float = Field(
-        default=300.0,
-        gt=0,
-        description='a fit that is due for longer makes readiness say `"fits": "late"`',
-    )
-    fit_timeout_seconds: float = Field(
-        default=3600.0,
-        gt=0,
-        description="maximum duration of a fit; a fit also ends after 20 times the CPU time "
-        "expected from its size, but not before a minute of it",
-    )
-    fit_memory_mb: int = Field(
-        default=1024,
-        ge=64,
-        description="maximum memory of a fit (Linux); a session whose fits are expected to need "
-        "more, or a twentieth of `fit_timeout_seconds` of CPU time, is refused",
-    )
-    fit_wait_seconds: float = Field(
-        default=30.0,
-        gt=0,
-        description='how long a decision of a session with refit "blocking" '
-        "waits for a fit; then it is 503",
-    )
-    fit_retry_seconds: float = Field(
-        default=1.0,
-        gt=0,
-        description="pause before the second attempt at a failed fit; doubles with every attempt",
-    )
-    fit_attempts: int = Field(
-        default=5, ge=1, description="number of attempts at a fit before it is given up"
-    )
-    max_body_bytes: int = Field(
-        default=16 * 2**20, gt=0, description="maximum size of a request body"
-    )
-    max_bodies_bytes: int = Field(
-        default=64 * 2**20,
-        gt=0,
-        description="maximum size of all request bodies in memory together; "
-        "bodies up to 8 KB that came in one piece are not counted",
-    )
-    allowed_hosts: str = Field(
-        default="",
-        description="host names that a server without keys answers to, separated by commas; "
-        "localhost, and the address or name that it listens on, are always accepted; *: any",
-    )
-    max_import_bytes: int = Field(
-        default=2**30, gt=0, description="maximum size of an imported file"
-    )
-    spool_folder: Path | None = Field(
-        default=None,
-        description="folder of the files that imports and copies make on their way, up to twice "
-        "their size; by default beside a SQLite database, with PostgreSQL the system's folder of "
-        "temporary files",
-    )
-    body_timeout_seconds: float = Field(
-        default=30.0,
-        gt=0,
-        description="maximum time to receive a request body, and for a client "
-        "to read a megabyte of an export",
-    )
-    max_header_bytes: int = Field(
-        default=65_536, gt=0, description="maximum size of a request line with its headers"
-    )
-    header_timeout_seconds: float = Field(
-        default=10.0,
-        gt=0,
-        description="maximum time to receive the headers, and from opening a "
-        "connection to its first byte",
-    )
-    max_connections: int = Field(
-        default=10_000,
-        gt=0,
-        description="maximum number of open connections; fewer if the "
-        "system's limit of open files is lower",
-    )
-    requests_per_second: float = Field(
-        default=0.0,
-        ge=0,
-        description="maximum rate of each key (of each address while there are no keys), of all "
-        "servers on a database together; 0: unlimited",
-    )
-    request_burst: int = Field(
-        default=100,
-        ge=1,
-        description="requests that may come at once after a pause, where "
-        "requests_per_second is set",
-    )
-    trusted_proxies: str = Field(
-        default="",
-        description="addresses and networks of proxies, separated by commas, whose "
-        "X-Forwarded-For names the client",
-    )
-    max_arms: int = Field(default=0, ge=0, description="maximum number of arms; 0: 100 000")
-    max_dim: int = Field(default=0, ge=0, description="maximum `dim` of a session; 0: 100 000")
-    max_horizon: int = Field(
-        default=0, ge=0, description="maximum `horizon` of a session; 0: 1 000 000"
-    )
-    max_sessions: int = Field(
-        default=0, ge=0, description="maximum number of sessions of a tenant; 0: unlimited"
-    )
-    max_trajectories: int = Field(
-        default=0, ge=0, description="maximum number of trajectories of a session; 0: unlimited"
-    )
-    max_tenant_mb: int = Field(
-        default=0,
-        ge=0,
-        description="about how much a tenant may store, by the rounds and rewards of its sessions, "
-        "looked at every 30 s; 0: unlimited",
-    )
-    max_queue: int = Field(
-        default=10_000, gt=0, description="maximum number of commands that wait for a transaction"
-    )
-    max_wait_seconds: float = Field(
-        default=0.25,
-        ge=0,
-        description="maximum wait that a request may expect when it arrives; beyond it, decisions, "
-        "rewards and all else that is posted to sessions are refused unread (503); 0: unlimited",
-    )
-    max_batch: int = Field(default=256, gt=0, description="most commands of a transaction")
-    playground: bool = Field(
-        default=False,
-        description="open the dashboard's playground, which simulates small worlds: up to 20 s of "
-        "one processor at a time, for whoever may use the server",
-    )
-    audit_days: float = Field(
-        default=0.0,
-        ge=0,
-        description="days after which an entry of the audit log is deleted; 0: it is kept for ever",
-    )
-    backup_folder: Path | None = Field(
-        default=None,
-        description="folder of backups; when its newest file was written is a metric",
-    )
-    metrics_host: str = Field(
-        default="127.0.0.1", description="address on which a worker serves its metrics"
-    )
-    metrics_port: int = Field(
-        default=0, ge=0, le=65_535, description="port on which a worker serves its metrics; 0: none"
-    )
-    log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
-        default="info", description="minimum severity of logged events"
-    )
-    log_requests: bool = Field(
-        default=False,
-        description="write a log line for every request: its id, trace, "
-        "key, tenant, client, status and time",
-    )
-    traces: bool = Field(
-        default=False,
-        description="send OpenTelemetry spans of requests, commits and fits by OTLP over HTTP; "
-        "needs the extra `opentelemetry`, whose own variables say where to "
-        "(OTEL_EXPORTER_OTLP_ENDPOINT)",
-    )
+    database_url: str = "sqlite:///lhb.db"
+    """sqlite:///path, or postgresql://..."""
+    database_password_file: Path | None = None
+    """file that holds the password for a postgresql:// URL"""
+    allow_oracles: bool = False
+    """allow algorithms that are given the true parameters (`oracle`, `oracle_w`)"""
+    mcp: bool = False
+    """serve /mcp, tools of the Model Context Protocol (needs the extra `mcp`)"""
+    insecure_bind: bool = False
+    """listen on addresses beyond loopback although the database has no API key; for use behind a
+    proxy or network that controls access"""
+    fit_workers: int = Field(default=1, ge=1)
+    """number of processes that run fits"""
+    fit_niceness: int = Field(default=10, ge=0, le=19)
+    """niceness of the processes that run fits"""
+    fit_idle_seconds: float = Field(default=5.0, ge=0)
+    """a fit that no decision waits for takes only time that nobody else wants (Linux); where that
+    is less than half a processor for so long, it is begun anew with `fit_niceness` alone, as are
+    the fits of the next minute; 0: all fits are"""
+    fit_start_seconds: float = Field(default=60.0, gt=0)
+    """maximum time until a process begins a fit; then the processes are replaced"""
+    fit_late_seconds: float = Field(default=300.0, gt=0)
+    """a fit that is due for longer makes readiness say `"fits": "late"`"""
+    fit_timeout_seconds: float = Field(default=3600.0, gt=0)
+    """maximum duration of a fit; a fit also ends after 20 times the CPU time expected from its
+    size, but not before a minute of it"""
+    fit_memory_mb: int = Field(default=1024, ge=64)
+    """maximum memory of a fit (Linux); a session whose fits are expected to need more, or a
+    twentieth of `fit_timeout_seconds` of CPU time, is refused"""
+    fit_wait_seconds: float = Field(default=30.0, gt=0)
+    """how long a decision of a session with refit "blocking" waits for a fit; then it is 503"""
+    fit_retry_seconds: float = Field(default=1.0, gt=0)
+    """pause before the second attempt at a failed fit; doubles with every attempt"""
+    fit_attempts: int = Field(default=5, ge=1)
+    """number of attempts at a fit before it is given up"""
+    max_body_bytes: int = Field(default=16 * 2**20, gt=0)
+    """maximum size of a request body"""
+    max_bodies_bytes: int = Field(default=64 * 2**20, gt=0)
+    """maximum size of all request bodies in memory together; bodies up to 8 KB that came in one
+    piece are not counted"""
+    allowed_hosts: str = ""
+    """host names that a server without keys answers to, separated by commas; localhost, and the
+    address or name that it listens on, are always accepted; *: any"""
+    max_import_bytes: int = Field(default=2**30, gt=0)
+    """maximum size of an imported file"""
+    spool_folder: Path | None = None
+    """folder of the files that imports and copies make on their way, up to twice their size; by
+    default beside a SQLite database, with PostgreSQL the system's folder of temporary files"""
+    body_timeout_seconds: float = Field(default=30.0, gt=0)
+    """maximum time to receive a request body, and for a client to read a megabyte of an export"""
+    max_header_bytes: int = Field(default=65_536, gt=0)
+    """maximum size of a request line with its headers"""
+    header_timeout_seconds: float = Field(default=10.0, gt=0)
+    """maximum time to receive the headers, and from opening a connection to its first byte"""
+    max_connections: int = Field(default=10_000, gt=0)
+    """maximum number of open connections; fewer if the system's limit of open files is lower"""
+    requests_per_second: float = Field(default=0.0, ge=0)
+    """maximum rate of each key (of each address while there are no keys), of all servers on a
+    database together; 0: unlimited"""
+    request_burst: int = Field(default=100, ge=1)
+    """requests that may come at once after a pause, where requests_per_second is set"""
+    trusted_proxies: str = ""
+    """addresses and networks of proxies, separated by commas, whose X-Forwarded-For names the
+    client"""
+    max_arms: int = Field(default=0, ge=0)
+    """maximum number of arms; 0: 100 000"""
+    max_dim: int = Field(default=0, ge=0)
+    """maximum `dim` of a session; 0: 100 000"""
+    max_horizon: int = Field(default=0, ge=0)
+    """maximum `horizon` of a session; 0: 1 000 000"""
+    max_sessions: int = Field(default=0, ge=0)
+    """maximum number of sessions of a tenant; 0: unlimited"""
+    max_trajectories: int = Field(default=0, ge=0)
+    """maximum number of trajectories of a session; 0: unlimited"""
+    max_tenant_mb: int = Field(default=0, ge=0)
+    """about how much a tenant may store, by the rounds and rewards of its sessions, looked at every
+    30 s; 0: unlimited"""
+    max_queue: int = Field(default=10_000, gt=0)
+    """maximum number of commands that wait for a transaction"""
+    max_wait_seconds: float = Field(default=0.25, ge=0)
+    """maximum wait that a request may expect when it arrives; beyond it, decisions, rewards and all
+    else that is posted to sessions are refused unread (503); 0: unlimited"""
+    max_batch: int = Field(default=256, gt=0)
+    """most commands of a transaction"""
+    playground: bool = False
+    """open the dashboard's playground, which simulates small worlds: up to 20 s of one processor at
+    a time, for whoever may use the server"""
+    audit_days: float = Field(default=0.0, ge=0)
+    """days after which an entry of the audit log is deleted; 0: it is kept for ever"""
+    backup_folder: Path | None = None
+    """folder of backups; when its newest file was written is a metric"""
+    metrics_host: str = "127.0.0.1"
+    """address on which a worker serves its metrics"""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """port on which a worker serves its metrics; 0: none"""
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    """minimum severity of logged events"""
+    log_requests: bool = False
+    """write a log line for every request: its id, trace, key, tenant, client, status and time"""
+    traces: bool = False
+    """send OpenTelemetry spans of requests, commits and fits by OTLP over HTTP; needs the extra
+    `opentelemetry`, whose own variables say where to (OTEL_EXPORTER_OTLP_ENDPOINT)"""
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -238,13 +154,8 @@ class Settings(BaseSettings):
 
 
 # variables of the clients and of the compose files
-NOT_SETTINGS = {
-    "LHB_API_KEY",
-    "LHB_PORT",
-    "LHB_POSTGRES_PASSWORD_FILE",
-    "LHB_GRAFANA_PASSWORD_FILE",
-}
-NOT_SETTINGS |= {"LHB_METRICS_KEY_FILE", "LHB_PASSWORD_FILE"}
+NOT_SETTINGS = {"LHB_API_KEY", "LHB_PORT", "LHB_METRICS_KEY_FILE", "LHB_PASSWORD_FILE"}
+NOT_SETTINGS |= {"LHB_POSTGRES_PASSWORD_FILE", "LHB_GRAFANA_PASSWORD_FILE"}
 NOT_SETTINGS |= {"LHB_TLS_PORT", "LHB_TLS_CERTIFICATE_FILE", "LHB_TLS_KEY_FILE"}
 
 

@@ -11,9 +11,6 @@ from service.writer.command import CommandOutcome, Commands
 Answer = asyncio.Future[list[CommandOutcome]]
 SHARE = 1 / 16  # of the newest transaction in the mean
 MOST = 2.0  # times the mean: what takes longer counts as that, since a stall is one transaction's
-# of processor time that the commands of a transaction take; to read and to write their rows takes
-# as long again
-SLICE_SECONDS = 0.0015
 COMMAND_SECONDS = 0.00003  # that a command takes, as long as none has been measured
 CHEAPER = 0.8  # times what a command took: the least that it counts with after one transaction
 
@@ -74,25 +71,25 @@ class CommandQueue:
 
 
 class BatchSize:
-    """How many commands a transaction takes: as many as keep a processor for SLICE_SECONDS.
+    """How many commands a transaction takes: as many as keep a processor for `slice_seconds`.
 
     What a command costs is told by the last transactions. One that took longer than a slice is
     believed at once; a cheaper one lets the next have a quarter more.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most, self._each = most, COMMAND_SECONDS
+    def __init__(self, most: int, slice_seconds: float) -> None:
+        self._most, self._slice, self._each = most, slice_seconds, COMMAND_SECONDS
 
     def note(self, n: int, seconds: float) -> None:
         """Note that a transaction of n commands took so many seconds of processor time."""
         each = seconds / n
-        if seconds > SLICE_SECONDS or each < self._each:
+        if seconds > self._slice or each < self._each:
             self._each = max(each, CHEAPER * self._each)
 
     @property
     def n_commands(self) -> int:
         """The commands of a transaction: one at least, and `most` at most."""
-        return max(1, min(self._most, int(SLICE_SECONDS / self._each)))
+        return max(1, min(self._most, int(self._slice / self._each)))
 
 
 class BatchTimes:

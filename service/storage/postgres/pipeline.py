@@ -52,21 +52,22 @@ class Pipeline:
         if server.transaction_status == pq.TransactionStatus.INERROR:
             raise errors.InFailedSqlTransaction("a statement before these has failed")
         dumped = Transformer(self.connection).dump_sequence
-        sent = [  # as text; the server infers types from the statement
-            (name, dumped(values, [PyFormat.TEXT] * len(values))) for name, values in statements
-        ]
+        sent = []  # as text, bytes as they are; the server infers types from the statement
+        for name, values in statements:
+            formats = [pq.Format(isinstance(value, bytes)) for value in values]
+            sent.append((name, dumped(values, list(map(PyFormat.from_pq, formats))), formats))
         begins = server.transaction_status == pq.TransactionStatus.IDLE
         if begins:
-            sent.insert(0, ("begin", []))
-        unknown = dict.fromkeys(name for name, _ in sent if name not in self._prepared)
+            sent.insert(0, ("begin", [], []))
+        unknown = dict.fromkeys(name for name, *_ in sent if name not in self._prepared)
         new = {name: b"lhb_%d" % next(self._numbers) for name in unknown}
         prepared = {**self._prepared, **new}
         try:
             server.enter_pipeline_mode()
             for name, number in new.items():
                 server.send_prepare(number, SQL[name].encode())
-            for name, values in sent:
-                server.send_query_prepared(prepared[name], values, None, pq.Format.BINARY)
+            for name, values, kinds in sent:
+                server.send_query_prepared(prepared[name], values, kinds, pq.Format.BINARY)
             server.pipeline_sync()
             results = yield from bounded(self._results(), lambda: _size(sent))
             server.exit_pipeline_mode()
@@ -134,6 +135,6 @@ class Pipeline:
         return errors.error_from_result(result)
 
 
-def _size(sent: Sequence[tuple[str, Sequence[Buffer | None]]]) -> int:
+def _size(sent: Iterable[tuple[str, Sequence[Buffer | None], Any]]) -> int:
     """Return the number of bytes of the statements' values."""
-    return sum(len(value) for _, values in sent for value in values if value is not None)
+    return sum(len(value) for _, values, _ in sent for value in values if value is not None)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
+from struct import Struct
 from typing import Any
 
 import psycopg
@@ -26,6 +27,8 @@ TYPES = {str: "text", int: "bigint", float: "float8", bytes: "bytea", bool: "boo
 SESSION_COLUMNS = (*COLUMNS["sessions"], "fit_due", "wake_at", "fit_due_at")
 SESSION_UPDATES = (*CHANGING, *COUNTERS, "fit_due_at")
 _NUMBER = count()  # makes cursor names unique; several may be open at once
+BYTEA = 17  # the number of the type
+_ARRAY_HEADER, _LENGTH = Struct("!5i"), Struct("!i")
 FIRST_ROWS, N_ROWS_AT_ONCE = 8, 1000  # start small: a page of large rows ends early
 
 
@@ -66,8 +69,8 @@ SQL = {name: re.sub(_JOIN, _IN_ORDER, statement) for name, statement in SQL.item
 SQL["lock_sessions_now"] = f"{SQL['lock_sessions']} nowait"
 
 
-def columns(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return one array literal per column of rows; `unnest` turns them back into rows.
+def columns(rows: Iterable[Sequence[Any]]) -> list[str | bytes]:
+    """Return one array per column of rows; `unnest` turns them back into rows.
 
     This takes a third of the CPU of the driver's array adaptation. Unlike COPY it needs no extra
     round trip.
@@ -75,8 +78,18 @@ def columns(rows: Iterable[Sequence[Any]]) -> list[str]:
     return [_array(column) for column in zip(*rows, strict=True)]
 
 
-def _array(column: Sequence[Any]) -> str:
+def _array(column: Sequence[Any]) -> str | bytes:
+    if bytes in map(type, column):
+        return _binary_array(column)
     return "{" + ",".join([_LITERALS[type(value)](value) for value in column]) + "}"
+
+
+def _binary_array(column: Sequence[bytes | None]) -> bytes:
+    """Return an array of `bytea` in PostgreSQL's binary format: half of what its text takes."""
+    parts = [_ARRAY_HEADER.pack(1, 1, BYTEA, len(column), 1)]  # one dimension, may have nulls
+    for value in column:
+        parts += [_LENGTH.pack(-1)] if value is None else [_LENGTH.pack(len(value)), value]
+    return b"".join(parts)
 
 
 def _quoted(text: str) -> str:
@@ -90,7 +103,6 @@ _LITERALS: dict[type, Callable[[Any], str]] = {
     int: repr,
     float: repr,
     bool: repr,
-    bytes: lambda value: f'"\\\\x{value.hex()}"',
     type(None): lambda value: "NULL",
 }
 

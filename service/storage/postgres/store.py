@@ -209,6 +209,7 @@ class PostgresStore:
     """
 
     is_local, slices = False, Slices()
+    slice_seconds = 0.003  # however few the commands, a transaction waits for the database thrice
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -237,6 +237,7 @@ class SqliteStore:
     """
 
     is_local, slices = True, Slices()
+    slice_seconds = 0.0015
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -2,9 +2,10 @@
 
 import pytest
 
-from service.writer.command_queue import COMMAND_SECONDS, SLICE_SECONDS, BatchSize
+from service.writer.command_queue import COMMAND_SECONDS, BatchSize
 
 MOST = 256  # a setting's default
+SLICE_SECONDS = 0.0015
 
 
 def played(size: BatchSize, each: float, times: int = 200, waiting: int = MOST) -> list[float]:
@@ -19,7 +20,7 @@ def played(size: BatchSize, each: float, times: int = 200, waiting: int = MOST) 
 
 @pytest.mark.parametrize("each", [0.000005, 0.00005, 0.0001, 0.0005, 0.003])
 def test_a_transaction_takes_its_slice(each: float) -> None:
-    size = BatchSize(MOST)
+    size = BatchSize(MOST, SLICE_SECONDS)
     taken = played(size, each)
     assert max(taken[-50:]) <= max(1.01 * SLICE_SECONDS, each)
     if MOST * each > SLICE_SECONDS:  # and not much less, but for a command
@@ -29,13 +30,13 @@ def test_a_transaction_takes_its_slice(each: float) -> None:
 
 
 def test_a_command_that_is_longer_than_a_slice_is_alone() -> None:
-    size = BatchSize(MOST)
+    size = BatchSize(MOST, SLICE_SECONDS)
     played(size, 0.05)
     assert size.n_commands == 1
 
 
 def test_a_dearer_flood_is_believed_at_once() -> None:
-    size = BatchSize(MOST)
+    size = BatchSize(MOST, SLICE_SECONDS)
     played(size, 0.00002)
     taken = played(size, 0.0005)
     assert taken[0] > 10 * SLICE_SECONDS
@@ -43,7 +44,7 @@ def test_a_dearer_flood_is_believed_at_once() -> None:
 
 
 def test_one_long_command_costs_others_their_slices_for_some_transactions() -> None:
-    size = BatchSize(MOST)
+    size = BatchSize(MOST, SLICE_SECONDS)
     played(size, 0.00005)
     before = size.n_commands
     size.note(1, 0.1)
@@ -53,4 +54,4 @@ def test_one_long_command_costs_others_their_slices_for_some_transactions() -> N
 
 
 def test_without_a_measurement_a_guess_counts() -> None:
-    assert BatchSize(MOST).n_commands == int(SLICE_SECONDS / COMMAND_SECONDS)
+    assert BatchSize(MOST, SLICE_SECONDS).n_commands == int(SLICE_SECONDS / COMMAND_SECONDS)

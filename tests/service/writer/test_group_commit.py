@@ -14,7 +14,7 @@ from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 from service.storage.ports import KnownRows
 from service.writer.command import Command
-from service.writer.command_queue import SLICE_SECONDS, CommandQueue
+from service.writer.command_queue import CommandQueue
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 from tests.service.writer.sample_commands import WritesThenFails, decide
@@ -291,7 +291,7 @@ def test_another_s_decision_waits_for_no_long_transaction(harness: ServiceHarnes
     harness.commit.on_batch = lambda seconds, n: taken.append(n)
 
     async def play() -> None:
-        flood = [Costs(SLICE_SECONDS / 4) for _ in range(200)]
+        flood = [Costs(harness.store.slice_seconds / 4) for _ in range(200)]
         await asyncio.gather(*(harness.commit.submit_all(list(flood)) for _ in range(3)))
         await harness.commit.close()
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 ROLES = ("reader", "writer", "admin")  # each may what those before it may
 NO_KEY, READER, WRITER, ADMIN = range(-1, len(ROLES))
+# the least role of each route, by method and path template; `Routes.serve` fills it
+NEEDED: dict[tuple[str, str], int] = {}
 
 
 class Access(NamedTuple):

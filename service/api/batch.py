@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Required
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from msgspec import Meta, MsgspecError, Raw, Struct
 from msgspec.json import Decoder, encode
 from pydantic import Field, ValidationError, with_config
@@ -33,7 +33,7 @@ from service.api.decisions import (
     sliced_decision,
     wait_and_take,
 )
-from service.api.documentation import documented, takes
+from service.api.documentation import Routes
 from service.api.request_bodies import BatchItem
 from service.api.rewards import ReceiveParts, accepted_answer, made_receive, receive_parts
 from service.api.runtime import Service, service_of, tenant_of
@@ -45,7 +45,7 @@ from service.base.problems import Problem, ProblemCode, defect
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
 
-router = APIRouter(tags=["decisions"])
+router = Routes(tags=["decisions"])
 _Asked = tuple[str, DecisionParts | ReceiveParts]  # a session, and what its command is made of
 log = structlog.get_logger()
 
@@ -211,11 +211,8 @@ def _problem(problem: Problem) -> dict[str, Any]:
     return {"status": problem.status, "problem": problem.to_json()}
 
 
-@router.post(
-    "/v1/batch",
-    summary="Send decisions and rewards of many sessions",
-    responses=documented({200: BatchAnswer}),
-    openapi_extra=takes(BATCH),
+@router.serve(
+    "POST /v1/batch", "Send decisions and rewards of many sessions", BatchAnswer, body=BATCH
 )
 async def post_batch(request: Request) -> Response:
     """Run all items, in their order.

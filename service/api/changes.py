@@ -6,17 +6,17 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
-from service.api.documentation import documented
+from service.api.documentation import SESSION, Routes
 from service.api.runtime import Service, is_still_allowed, service_of, tenant_of
 from service.api.sessions import found_session, session_answer
 from service.base.problems import Problem, ProblemCode
 from service.base.tenant_shares import NoPlace
 from service.rounds.deciding import deciding
 
-router = APIRouter(tags=["sessions"])
+router = Routes(SESSION, tags=["sessions"])
 EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
 EVENTS = {"text/event-stream": {"schema": EVENT}}
 
@@ -27,11 +27,11 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get(
-    "/v1/sessions/{session_id}/changes",
-    summary="Server-sent events of a session's changes",
+@router.serve(
+    "GET /changes",
+    "Server-sent events of a session's changes",
+    {"description": "Events", "content": EVENTS},
     response_class=Response,
-    responses={**documented({}, 404), 200: {"description": "Events", "content": EVENTS}},
 )
 async def get_changes(session_id: str, request: Request) -> Response:
     """Send the session now, and again within a second of every change, for 25 seconds.

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from clients.sdk.answers import CreditAnswer, Deciding
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import credit, why_no_credit
 from lhb_engine.history import Ints
 from service.api.answer_models import page_of
-from service.api.documentation import documented
+from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
@@ -21,7 +21,7 @@ from service.session.records import DecisionRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
-router = APIRouter(tags=["estimates"])
+router = Routes(SESSION, tags=["estimates"])
 
 
 def credit_answers(
@@ -59,10 +59,10 @@ def credit_answers(
     ]
 
 
-@router.get(
-    "/v1/sessions/{session_id}/credit",
-    summary="List each decision's share in past and future rewards",
-    responses=documented({200: page_of(CreditAnswer, model_version=int, deciding=Deciding)}, 404),
+@router.serve(
+    "GET /credit",
+    "List each decision's share in past and future rewards",
+    page_of(CreditAnswer, model_version=int, deciding=Deciding),
 )
 async def get_credit(
     session_id: str,

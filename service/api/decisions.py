@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from msgspec.json import encode
 
 from clients.sdk.answers import DecisionAnswer, VoidAnswer
 from lhb_engine.history import Floats
 from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts, read_contexts_at_once
-from service.api.documentation import documented, takes
+from service.api.documentation import SESSION, Routes
 from service.api.request_bodies import DecisionBody
 from service.api.rewards import read_rewards
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
@@ -23,7 +23,7 @@ from service.session.names import NamedContexts
 from service.session.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.storage.reader import Reader
 
-router = APIRouter(tags=["decisions"])
+router = Routes(SESSION, tags=["decisions"])
 DecisionParts = tuple[Any, ...]
 TRAJECTORY = Query("", max_length=256, pattern=NO_ZERO_BYTE)
 FIT_PENDING = (
@@ -176,13 +176,7 @@ async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocke
     return taken
 
 
-@router.post(
-    "/v1/sessions/{session_id}/decisions",
-    status_code=201,
-    summary="Take a decision",
-    responses=documented({201: DecisionAnswer, 200: DecisionAnswer}, 404, 409),
-    openapi_extra=takes(DECISION),
-)
+@router.serve("POST /decisions", "Take a decision", DecisionAnswer, 201, 200, 409, body=DECISION)
 async def post_decision(session_id: str, request: Request) -> Response:
     """Choose one of K arms. With an `event_id`, a repeat gets the first answer again (200).
 
@@ -197,10 +191,8 @@ async def post_decision(session_id: str, request: Request) -> Response:
     return Response(answer, status, media_type="application/json")
 
 
-@router.get(
-    "/v1/sessions/{session_id}/decisions/{event_id:text}",
-    summary="Read a decision as it was first answered",
-    responses=documented({200: DecisionAnswer}, 404),
+@router.serve(
+    "GET /decisions/{event_id:text}", "Read a decision as it was first answered", DecisionAnswer
 )
 async def get_decision(
     session_id: str, event_id: str, request: Request, trajectory: str = TRAJECTORY
@@ -217,10 +209,8 @@ async def get_decision(
     return await read_session(request, session_id, answer)
 
 
-@router.post(
-    "/v1/sessions/{session_id}/decisions/{event_id:text}/void",
-    summary="Void a decision that was never shown",
-    responses=documented({200: VoidAnswer}, 404, 409),
+@router.serve(
+    "POST /decisions/{event_id:text}/void", "Void a decision that was never shown", VoidAnswer, 409
 )
 async def post_void(
     session_id: str, event_id: str, request: Request, trajectory: str = TRAJECTORY

@@ -1,14 +1,22 @@
-"""The parts of /openapi.json that FastAPI cannot derive, since it does not parse request bodies."""
+"""How an endpoint is declared: its path, its role, and what /openapi.json says of it.
 
+FastAPI cannot derive the latter, since it does not parse request bodies.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
+from fastapi import APIRouter
+from fastapi.types import DecoratedCallable
 from pydantic import TypeAdapter
 
 from clients.sdk.answers import ProblemAnswer
+from service.api.access import NEEDED, READER, WRITER
 from service.api.answer_models import model_of
 from service.api.body_parsing import BodyParser
 from service.api.unions import REF, as_union
 
+SESSION = "/v1/sessions/{session_id}"
 PARAMETERS = {
     "session_id": "id or name of the session",
     "key_id": "id of the API key",
@@ -19,15 +27,64 @@ PARAMETERS = {
 }
 
 
-def takes(body: BodyParser[Any]) -> dict[str, Any]:
+_definitions: dict[str, Any] = {}
+
+
+class Routes(APIRouter):
+    """Endpoints below a path. `role` is the least that all of them need, if it is the same."""
+
+    def __init__(self, path: str = "", role: int | None = None, **more: Any) -> None:
+        super().__init__(prefix=path, **more)
+        self._role = role
+
+    def serve(
+        self,
+        route: str,
+        summary: str = "",
+        answer: Any = None,
+        *statuses: int,
+        body: BodyParser[Any] | None = None,
+        role: int | None = None,
+        **more: Any,
+    ) -> Callable[[DecoratedCallable], DecoratedCallable]:
+        """Declare an endpoint: method and path, type of the answer, and statuses, by default 200.
+
+        Statuses from 400 on are of problems; those that every endpoint has are not repeated. A GET
+        needs a reader's key by default, another method a writer's. Without a `summary` the route is
+        not in /openapi.json.
+        """
+        method, _, path = route.partition(" ")
+        least = role if role is not None else self._role
+        if least is None:
+            least = READER if method == "GET" else WRITER
+        NEEDED[method, self.prefix + path] = least
+        if body is not None:
+            more["openapi_extra"] = _takes(body)
+        answered = [status for status in statuses if status < 400] or [200]
+        refused = [status for status in statuses if status >= 400]
+        if "{" in self.prefix + path:
+            refused.append(404)
+        responses: dict[int | str, Any] = dict.fromkeys((*OF_EVERY_ENDPOINT, *refused), PROBLEM)
+        if answer is not None:
+            shown = answer if isinstance(answer, dict) else {"model": model_of(answer)}
+            responses |= dict.fromkeys(answered, shown)
+        return self.api_route(
+            path,
+            methods=[method],
+            summary=summary or None,
+            status_code=answered[0],
+            responses=responses,
+            include_in_schema=bool(summary),
+            **more,
+        )
+
+
+def _takes(body: BodyParser[Any]) -> dict[str, Any]:
     """Return the `openapi_extra` of an endpoint that takes this kind of body."""
     schema = _schema(body.adapter)
     _definitions[schema["title"]] = as_union(schema, _definitions)
     content = {"application/json": {"schema": {"$ref": REF + schema["title"]}}}
     return {"requestBody": {"required": True, "content": content}}
-
-
-_definitions: dict[str, Any] = {}
 
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
@@ -54,18 +111,10 @@ def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
     return openapi
 
 
-def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
-    """Return the `responses` of an endpoint: answers by status, and statuses of problems."""
-    out: dict[int | str, Any] = {
-        status: {"model": model_of(answer)} for status, answer in answers.items()
-    }
-    for status in (*OF_EVERY_ENDPOINT, *problems):
-        content = {"application/problem+json": {"schema": PROBLEM_REF}}
-        out[status] = {"description": "Problem", "content": content}
-    return out
-
-
 # by the middleware; 422 also for a query parameter that the route does not take
 OF_EVERY_ENDPOINT = (400, 401, 403, 408, 413, 415, 422, 429, 503)
-PROBLEM_REF = {"$ref": REF + "ProblemAnswer"}
+PROBLEM = {
+    "description": "Problem",
+    "content": {"application/problem+json": {"schema": {"$ref": REF + "ProblemAnswer"}}},
+}
 _definitions["ProblemAnswer"] = _schema(TypeAdapter(model_of(ProblemAnswer)))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from clients.sdk.answers import (
     AskedFitAnswer,
@@ -13,7 +13,7 @@ from clients.sdk.answers import (
 )
 from lhb_engine.diagnostics.finding import by_names
 from service.api.answer_models import page_of
-from service.api.documentation import documented
+from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import json_response, names_answer, read_session, timestamp
@@ -28,7 +28,7 @@ from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
-router = APIRouter(tags=["estimates"])
+router = Routes(SESSION, tags=["estimates"])
 LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
 
 
@@ -59,10 +59,8 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
     }
 
 
-@router.get(
-    "/v1/sessions/{session_id}/estimate",
-    summary="The estimate in use: theta and lag weights",
-    responses=documented({200: EstimateAnswer | NoEstimateAnswer}, 404),
+@router.serve(
+    "GET /estimate", "The estimate in use: theta and lag weights", EstimateAnswer | NoEstimateAnswer
 )
 async def get_estimate(session_id: str, request: Request) -> Response:
     """Return the estimate that decisions are made by.
@@ -104,11 +102,7 @@ def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]
     return [one | {"message": by_names(one["message"], one["features"], names)} for one in found]
 
 
-@router.get(
-    "/v1/sessions/{session_id}/estimates",
-    summary="List fits",
-    responses=documented({200: page_of(FitAnswer)}, 404),
-)
+@router.serve("GET /estimates", "List fits", page_of(FitAnswer))
 async def get_estimates(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
 ) -> Response:
@@ -125,12 +119,7 @@ async def get_estimates(
     return await read_session(request, session_id, answer)
 
 
-@router.post(
-    "/v1/sessions/{session_id}/fits",
-    status_code=202,
-    summary="Ask for a fit now",
-    responses=documented({202: AskedFitAnswer, 200: AskedFitAnswer}, 404, 409),
-)
+@router.serve("POST /fits", "Ask for a fit now", AskedFitAnswer, 202, 200, 409)
 async def post_fit(session_id: str, request: Request) -> Response:
     """Make a fit of all rounds so far due (202), unless one is due or nothing is new (200).
 
@@ -193,11 +182,7 @@ def _unfinished_answers(session: SessionRow) -> list[dict[str, Any]]:
     return [*at_work, *waiting, *(_open_answer(session, window) for window in schedule.open)]
 
 
-@router.get(
-    "/v1/sessions/{session_id}/epochs",
-    summary="List the schedule of fits",
-    responses=documented({200: page_of(EpochAnswer)}, 404),
-)
+@router.serve("GET /epochs", "List the schedule of fits", page_of(EpochAnswer))
 async def get_epochs(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
 ) -> Response:

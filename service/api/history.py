@@ -1,26 +1,20 @@
 """POST /v1/sessions/{id}/history: append logged rounds to a session."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from clients.sdk.answers import HistoryAnswer
 from service.api.body_parsing import HISTORY
-from service.api.documentation import documented, takes
+from service.api.documentation import SESSION, Routes
 from service.api.history_body import read_history
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import json_response
 from service.commands.append_history import Log, append_history
 from service.transfer.parsing_processes import PARSED_HERE_BYTES
 
-router = APIRouter(tags=["sessions"])
+router = Routes(SESSION, tags=["sessions"])
 
 
-@router.post(
-    "/v1/sessions/{session_id}/history",
-    status_code=201,
-    summary="Append logged rounds",
-    responses=documented({201: HistoryAnswer, 200: HistoryAnswer}, 404, 409),
-    openapi_extra=takes(HISTORY),
-)
+@router.serve("POST /history", "Append logged rounds", HistoryAnswer, 201, 200, 409, body=HISTORY)
 async def post_history(session_id: str, request: Request) -> Response:
     """Append rounds that were decided elsewhere, at most 10 000 per call, all or nothing.
 

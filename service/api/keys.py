@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from clients.sdk.answers import AuditAnswer, KeyAnswer, NewKeyAnswer
+from service.api.access import ADMIN
 from service.api.answer_models import page_of
 from service.api.body_parsing import KEY, ROTATION
-from service.api.documentation import documented, takes
+from service.api.documentation import Routes
 from service.api.key_bodies import DAY
 from service.api.paging import LIMIT, cut, page
 from service.api.runtime import actor_of, service_of, tenant_of
@@ -17,7 +18,7 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.keys import RevokeKey, RotateKey, SaveKey, may_manage, new_key
 from service.session.records import ApiKey, AuditRow
 
-router = APIRouter(tags=["keys"])
+router = Routes("/v1", tags=["keys"], role=ADMIN)
 PLACE = Query("", max_length=64, description="`next` of the previous page")
 
 
@@ -46,7 +47,7 @@ def audit_answer(entry: AuditRow) -> dict[str, Any]:
     return {name: members[name] for name in AuditRow._fields}
 
 
-@router.get("/v1/keys", summary="List API keys", responses=documented({200: page_of(KeyAnswer)}))
+@router.serve("GET /keys", "List API keys", page_of(KeyAnswer))
 async def get_keys(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
     """List the keys of the tenant; an admin of the default tenant sees those of all tenants.
 
@@ -70,13 +71,7 @@ def _place(key: ApiKey) -> str:
     return f"{round(key.created_at * 1e6):016d}{key.id}"
 
 
-@router.post(
-    "/v1/keys",
-    status_code=201,
-    summary="Make an API key",
-    responses=documented({201: NewKeyAnswer}),
-    openapi_extra=takes(KEY),
-)
+@router.serve("POST /keys", "Make an API key", NewKeyAnswer, 201, body=KEY)
 async def post_key(request: Request) -> Response:
     """Make a key, and show it: it is stored nowhere, and cannot be shown again.
 
@@ -101,12 +96,8 @@ async def post_key(request: Request) -> Response:
     return json_response({"key": key, **key_answer(row)}, 201)
 
 
-@router.post(
-    "/v1/keys/{key_id}/rotation",
-    status_code=201,
-    summary="Replace an API key",
-    responses=documented({201: NewKeyAnswer}, 404, 409),
-    openapi_extra=takes(ROTATION),
+@router.serve(
+    "POST /keys/{key_id}/rotation", "Replace an API key", NewKeyAnswer, 201, 409, body=ROTATION
 )
 async def post_rotation(key_id: str, request: Request) -> Response:
     """Make a key of the same tenant, role and label, and show it; the old one soon expires.
@@ -122,12 +113,7 @@ async def post_rotation(key_id: str, request: Request) -> Response:
     return json_response({"key": key, **key_answer(row)}, 201)
 
 
-@router.delete(
-    "/v1/keys/{key_id}",
-    status_code=204,
-    summary="Revoke an API key",
-    responses=documented({}, 404),
-)
+@router.serve("DELETE /keys/{key_id}", "Revoke an API key", None, 204)
 async def delete_key(key_id: str, request: Request) -> Response:
     """Revoke a key; it stays listed.
 
@@ -140,9 +126,7 @@ async def delete_key(key_id: str, request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.get(
-    "/v1/audit", summary="Read the audit log", responses=documented({200: page_of(AuditAnswer)})
-)
+@router.serve("GET /audit", "Read the audit log", page_of(AuditAnswer))
 async def get_audit(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
     """List who changed keys and sessions, in order of time.
 

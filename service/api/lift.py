@@ -8,12 +8,12 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from clients.sdk.answers import LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums
-from service.api.documentation import documented
+from service.api.documentation import SESSION, Routes
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import read_session, timestamp
 from service.lift.steps import sums_so_far
@@ -23,15 +23,11 @@ from service.session.records import SessionRow
 from service.session.trial_records import LiftSumsRow
 from service.storage.reader import Reader
 
-router = APIRouter(tags=["estimates"])
+router = Routes(SESSION, tags=["estimates"])
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
 
-@router.get(
-    "/v1/sessions/{session_id}/lift",
-    summary="What the agent earns beside its control group",
-    responses=documented({200: LiftAnswer}, 404),
-)
+@router.serve("GET /lift", "What the agent earns beside its control group", LiftAnswer)
 async def get_lift(
     session_id: str,
     request: Request,
@@ -84,11 +80,7 @@ COMPARED = (
 )
 
 
-@router.get(
-    "/v1/sessions/{session_id}/shadow",
-    summary="How the agent agrees with its caller",
-    responses=documented({200: ShadowAnswer}, 404),
-)
+@router.serve("GET /shadow", "How the agent agrees with its caller", ShadowAnswer)
 async def get_shadow(session_id: str, request: Request) -> Response:
     """Compare what the agent chose with what the caller played, in rounds that the caller played.
 

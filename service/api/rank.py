@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from clients.sdk.answers import RankAnswer
 from lhb_engine.history import Floats
+from service.api.access import READER
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
-from service.api.documentation import documented, takes
+from service.api.documentation import SESSION, Routes
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import read_session
 from service.base.loop_slices import SlicedWork
@@ -22,14 +23,11 @@ from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
-router = APIRouter(tags=["estimates"])
+router = Routes(SESSION, tags=["estimates"])
 
 
-@router.post(
-    "/v1/sessions/{session_id}/rank",
-    summary="Score arms without taking a decision",
-    responses=documented({200: RankAnswer}, 404, 409),
-    openapi_extra=takes(RANK),
+@router.serve(
+    "POST /rank", "Score arms without taking a decision", RankAnswer, 409, body=RANK, role=READER
 )
 async def post_rank(session_id: str, request: Request) -> Response:
     """Score arms as the trajectory's next decision would.

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic_core import to_json
 
 from clients.sdk.answers import AcceptedAnswer
 from service.api.body_parsing import REWARDS
-from service.api.documentation import documented, takes
+from service.api.documentation import SESSION, Routes
 from service.api.request_bodies import RewardItem, RewardsBody
 from service.api.runtime import Service, service_of, tenant_of
 from service.base.problems import Problem, ProblemCode
 from service.commands.rewards import Accepted, ReceiveRewards
 from service.rounds.reward import Reward
 
-router = APIRouter(tags=["rewards"])
+router = Routes(SESSION, tags=["rewards"])
 NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at", "replaces")
 
 
@@ -110,12 +110,7 @@ def accepted_answer(accepted: Accepted) -> dict[str, int]:
     return {"accepted": accepted.accepted, "repeated": accepted.repeated}
 
 
-@router.post(
-    "/v1/sessions/{session_id}/rewards",
-    summary="Send rewards",
-    responses=documented({200: AcceptedAnswer}, 404, 409),
-    openapi_extra=takes(REWARDS),
-)
+@router.serve("POST /rewards", "Send rewards", AcceptedAnswer, 409, body=REWARDS)
 async def post_rewards(session_id: str, request: Request) -> Response:
     """Store one reward or several, all or nothing.
 

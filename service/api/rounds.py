@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from clients.sdk.answers import RoundAnswer
 from service.api.answer_models import page_of
-from service.api.documentation import documented
+from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
@@ -17,7 +17,7 @@ from service.session.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
-router = APIRouter(tags=["rounds"])
+router = Routes(SESSION, tags=["rounds"])
 
 
 def in_force(rows: list[MeasurementRow]) -> list[MeasurementRow]:
@@ -76,11 +76,7 @@ def round_answer(
     }
 
 
-@router.get(
-    "/v1/sessions/{session_id}/rounds",
-    summary="List rounds with their rewards",
-    responses=documented({200: page_of(RoundAnswer)}, 404),
-)
+@router.serve("GET /rounds", "List rounds with their rewards", page_of(RoundAnswer))
 async def get_rounds(
     session_id: str,
     request: Request,

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from clients.sdk.answers import SeriesAnswer
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints
-from service.api.documentation import documented
+from service.api.documentation import SESSION, Routes
 from service.api.sessions import read_session
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
@@ -22,7 +22,7 @@ from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
-router = APIRouter(tags=["estimates"])
+router = Routes(SESSION, tags=["estimates"])
 MOST_EARLIER = (
     50_000  # rounds before the window, over all trajectories, that are read for their lags
 )
@@ -30,11 +30,7 @@ TOO_MANY = "What is expected is left out: too many earlier rounds would have to 
 Columns = tuple[Ints, Ints, Floats, Floats]
 
 
-@router.get(
-    "/v1/sessions/{session_id}/series",
-    summary="Rewards over time, beside what was expected",
-    responses=documented({200: SeriesAnswer}, 404),
-)
+@router.serve("GET /series", "Rewards over time, beside what was expected", SeriesAnswer)
 async def get_series(
     session_id: str,
     request: Request,

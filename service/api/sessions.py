@@ -4,13 +4,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic_core import to_json
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from lhb_engine.agents.base import Deciding
 from service.api.body_parsing import PATCH, SESSION
-from service.api.documentation import documented, takes
+from service.api.documentation import Routes
 from service.api.paging import LIMIT, cut, page
 from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.api.session_types import SessionAnswer, SessionPage
@@ -32,7 +32,7 @@ class AnyText(PathConvertor):
 
 
 register_url_convertor("text", AnyText())
-router = APIRouter(tags=["sessions"])
+router = Routes("/v1/sessions", tags=["sessions"])
 
 
 def timestamp(seconds: float | None) -> str | None:
@@ -141,13 +141,7 @@ async def written_session(service: Service, session: SessionRow) -> dict[str, An
     return await service.read(read)
 
 
-@router.post(
-    "/v1/sessions",
-    status_code=201,
-    summary="Create a session",
-    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409),
-    openapi_extra=takes(SESSION),
-)
+@router.serve("POST", "Create a session", SessionAnswer, 201, 200, 409, body=SESSION)
 async def post_session(request: Request) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
@@ -166,7 +160,7 @@ async def post_session(request: Request) -> Response:
     return json_response(answer, 201 if is_new else 200, location=location)
 
 
-@router.get("/v1/sessions", summary="List sessions", responses=documented({200: SessionPage}))
+@router.serve("GET", "List sessions", SessionPage)
 async def get_sessions(
     request: Request,
     cursor: str = Query("", max_length=64, description="`next` of the previous page"),
@@ -200,11 +194,7 @@ def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) 
     return [found]
 
 
-@router.get(
-    "/v1/sessions/{session_id}",
-    summary="Read a session",
-    responses=documented({200: SessionAnswer}, 404),
-)
+@router.serve("GET /{session_id}", "Read a session", SessionAnswer)
 async def get_session(session_id: str, request: Request) -> Response:
     """Return the session as it is now."""
     return await read_session(
@@ -214,11 +204,12 @@ async def get_session(session_id: str, request: Request) -> Response:
     )
 
 
-@router.patch(
-    "/v1/sessions/{session_id}",
-    summary="Rename or archive a session, or change its mode or options",
-    responses=documented({200: SessionAnswer}, 404, 409),
-    openapi_extra=takes(PATCH),
+@router.serve(
+    "PATCH /{session_id}",
+    "Rename or archive a session, or change its mode or options",
+    SessionAnswer,
+    409,
+    body=PATCH,
 )
 async def patch_session(session_id: str, request: Request) -> Response:
     """Rename, archive or unarchive, or turn to another mode.
@@ -238,12 +229,7 @@ async def patch_session(session_id: str, request: Request) -> Response:
     return json_response(await written_session(service, session))
 
 
-@router.delete(
-    "/v1/sessions/{session_id}",
-    status_code=204,
-    summary="Delete a session",
-    responses=documented({}, 404),
-)
+@router.serve("DELETE /{session_id}", "Delete a session", None, 204)
 async def delete_session(session_id: str, request: Request) -> Response:
     """Delete the session and all its rows. This cannot be undone."""
     service = service_of(request)
@@ -252,11 +238,8 @@ async def delete_session(session_id: str, request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.delete(
-    "/v1/sessions/{session_id}/features/{name:text}",
-    status_code=204,
-    summary="Erase the name of a category",
-    responses=documented({}, 404),
+@router.serve(
+    "DELETE /{session_id}/features/{name:text}", "Erase the name of a category", None, 204
 )
 async def delete_feature(session_id: str, name: str, request: Request) -> Response:
     """Erase what a category is called, like `user=bob`. This cannot be undone.

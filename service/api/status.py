@@ -6,21 +6,21 @@ from importlib.resources import files
 from typing import Any, Literal
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, TypeAdapter
 from starlette.responses import HTMLResponse, PlainTextResponse
 
 from clients.sdk.answers import AlgorithmAnswer
 from lhb_engine.agents import ALGORITHMS, Agent
-from service.api.access import STRANGER
+from service.api.access import NO_KEY, STRANGER
 from service.api.answer_models import page_of
-from service.api.documentation import documented
+from service.api.documentation import Routes
 from service.api.runtime import Service, service_of, tenant_of
 from service.api.sessions import json_response, timestamp
 from service.base.problems import ProblemCode, Unavailable
 from service.session.due_fits import FitQueue
 
-router = APIRouter(tags=["server"])
+router = Routes(tags=["server"])
 ANSWER_SECONDS = 5.0  # the database's, to readiness
 STALL_SECONDS = 10.0  # a commit that takes longer makes the server not ready
 log = structlog.get_logger()
@@ -62,11 +62,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
     }
 
 
-@router.get(
-    "/v1/algorithms",
-    summary="List algorithms and their options",
-    responses=documented({200: page_of(AlgorithmAnswer)}),
-)
+@router.serve("GET /v1/algorithms", "List algorithms and their options", page_of(AlgorithmAnswer))
 async def get_algorithms(request: Request) -> Response:
     """List the algorithms that a session can name, with the JSON schema of their options."""
     allow = service_of(request).settings.allow_oracles
@@ -74,13 +70,13 @@ async def get_algorithms(request: Request) -> Response:
     return json_response({"items": items, "next": None})
 
 
-@router.get("/healthz", summary="Liveness", responses=documented({200: AliveAnswer}))
+@router.serve("GET /healthz", "Liveness", AliveAnswer, role=NO_KEY)
 async def get_healthz() -> Response:
     """Answer ok while the process runs; the database is not asked."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", summary="Readiness", responses=documented({200: ReadyAnswer}))
+@router.serve("GET /readyz", "Readiness", ReadyAnswer, role=NO_KEY)
 async def get_readyz(request: Request) -> Response:
     """Answer ok if the database answers and commits, and how many commands and fits wait.
 
@@ -130,7 +126,7 @@ def _is_late(service: Service, queue: FitQueue) -> bool:
     return service.writer.clock() - queue.oldest_at > service.settings.fit_late_seconds
 
 
-@router.get("/docs", include_in_schema=False)
+@router.serve("GET /docs", role=NO_KEY)
 async def get_docs() -> Response:
     """Show the OpenAPI schema on a page that loads nothing from other sites."""
     page = files("service.api").joinpath("docs_page.html").read_text("utf-8")
@@ -140,12 +136,7 @@ async def get_docs() -> Response:
     return HTMLResponse(page, headers=headers)
 
 
-@router.get(
-    "/metrics",
-    summary="Prometheus metrics",
-    response_class=PlainTextResponse,
-    responses=documented({}),
-)
+@router.serve("GET /metrics", "Prometheus metrics", None, 200, response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
     """Return the metrics in Prometheus' text format.
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from clients.sdk.answers import TrajectoryAnswer
 from service.api.answer_models import page_of
-from service.api.documentation import documented
+from service.api.documentation import SESSION, Routes
 from service.api.paging import LIMIT, page
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import read_session, timestamp
@@ -17,7 +17,7 @@ from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
 
-router = APIRouter(tags=["rounds"])
+router = Routes(SESSION, tags=["rounds"])
 MISSING_AMONG = 1000  # a trajectory's last rounds, in which missing rewards are counted
 PAGE_ROUNDS = 20_000  # rounds that a page looks at, besides those of its last item
 CURSOR = Query(
@@ -59,11 +59,7 @@ def cut_by_rounds(rows: list[TrajectoryRow], limit: int) -> tuple[list[Trajector
     return rows, None
 
 
-@router.get(
-    "/v1/sessions/{session_id}/trajectories",
-    summary="List trajectories",
-    responses=documented({200: page_of(TrajectoryAnswer)}, 404),
-)
+@router.serve("GET /trajectories", "List trajectories", page_of(TrajectoryAnswer))
 async def get_trajectories(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
 ) -> Response:
@@ -99,12 +95,7 @@ async def get_trajectories(
     return await read_session(request, session_id, answer)
 
 
-@router.delete(
-    "/v1/sessions/{session_id}/trajectories/{key:text}",
-    status_code=204,
-    summary="Erase a trajectory",
-    responses=documented({}, 404),
-)
+@router.serve("DELETE /trajectories/{key:text}", "Erase a trajectory", None, 204)
 async def delete_trajectory(session_id: str, key: str, request: Request) -> Response:
     """Erase all rounds and rewards of a trajectory. This cannot be undone.
 

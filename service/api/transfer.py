@@ -8,13 +8,13 @@ from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from service.api.body_parsing import COPY
-from service.api.documentation import documented, takes
+from service.api.documentation import Routes
 from service.api.runtime import Service, actor_of, is_still_allowed, service_of, tenant_of
 from service.api.session_types import SessionAnswer
 from service.api.sessions import (
@@ -37,7 +37,7 @@ from service.transfer.import_session import import_session
 from service.transfer.parsing_processes import PARSED_HERE_BYTES
 from service.transfer.spool import SpooledFiles, full_said
 
-router = APIRouter(tags=["sessions"])
+router = Routes("/v1/sessions", tags=["sessions"])
 LinesOf = Callable[[Reader, SessionRow], Iterator[bytes]]  # of a file about a session
 NDJSON = "application/x-ndjson"
 CHUNK_LINES, CHUNK_BYTES = 500, 2**20  # of a chunk of an export, about
@@ -49,11 +49,8 @@ class Ndjson(StreamingResponse):
     media_type = NDJSON
 
 
-@router.get(
-    "/v1/sessions/{session_id}/events",
-    summary="Export a session as NDJSON",
-    response_class=Ndjson,
-    responses=documented({}, 404),
+@router.serve(
+    "GET /{session_id}/events", "Export a session as NDJSON", None, 200, response_class=Ndjson
 )
 async def get_events(session_id: str, request: Request) -> Response:
     """Send a header line, all records, and an end line with their number and digest.
@@ -137,11 +134,13 @@ def _next_chunk(lines: Iterator[bytes]) -> bytes:
     return b"".join(chunk)
 
 
-@router.post(
-    "/v1/sessions/import",
-    status_code=201,
-    summary="Import an exported session",
-    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409),
+@router.serve(
+    "POST /import",
+    "Import an exported session",
+    SessionAnswer,
+    201,
+    200,
+    409,
     openapi_extra={
         "requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}
     },
@@ -191,12 +190,14 @@ async def _imported(service: Service, request: Request, prepared: PreparedImport
     return json_response(answer, 201 if is_new else 200, location=location)
 
 
-@router.post(
-    "/v1/sessions/{session_id}/copy",
-    status_code=201,
-    summary="Copy a session with other settings",
-    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 404, 409),
-    openapi_extra=takes(COPY),
+@router.serve(
+    "POST /{session_id}/copy",
+    "Copy a session with other settings",
+    SessionAnswer,
+    201,
+    200,
+    409,
+    body=COPY,
 )
 async def post_copy(session_id: str, request: Request) -> Response:
     """Make a session with this one's rounds and rewards, and other settings where they are given.

@@ -3,9 +3,11 @@
 from mimetypes import guess_type
 from pathlib import Path
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from service.api.access import NO_KEY, READER
 from service.api.body_parsing import BodyParser
+from service.api.documentation import Routes
 from service.api.runtime import service_of
 from service.api.sessions import json_response
 from service.base.playground import PlaygroundBody, limits
@@ -19,7 +21,7 @@ ASSETS = {
 }
 ASSET_PATHS = frozenset(ASSETS)
 PAGE = (FOLDER / "index.html").read_bytes()
-router = APIRouter(include_in_schema=False)
+router = Routes()
 PLAYED = BodyParser(PlaygroundBody)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -31,20 +33,20 @@ HEADERS = {
 }
 
 
-@router.get("/")
+@router.serve("GET /", role=NO_KEY)
 async def get_page() -> Response:
     """Return the dashboard."""
     return Response(PAGE, headers=HEADERS, media_type="text/html")
 
 
-@router.get("/dashboard/playground")
+@router.serve("GET /dashboard/playground")
 async def get_playground(request: Request) -> Response:
     """Say whether the playground is open, and its limits."""
     is_open = service_of(request).settings.playground
     return json_response({"is_open": is_open, "limits": limits()})
 
 
-@router.post("/dashboard/playground")
+@router.serve("POST /dashboard/playground", role=READER)
 async def post_playground(request: Request) -> Response:
     """Play a small world; 404 where the playground is closed."""
     service = service_of(request)
@@ -55,7 +57,7 @@ async def post_playground(request: Request) -> Response:
     return json_response(await service.playground.run(PLAYED.read(await request.body())))
 
 
-@router.get("/dashboard/{name:path}")
+@router.serve("GET /dashboard/{name:path}", role=NO_KEY)
 async def get_asset(name: str, request: Request) -> Response:
     """Return a script or a style of the dashboard."""
     path = f"/dashboard/{name}"

@@ -4,12 +4,13 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Required
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.agents import ALGORITHMS, make_options
 from service.api.body_parsing import BodyParser
+from service.api.documentation import Routes
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import json_response
 from service.base.field_types import STRICT, Dim, Horizon, Number
@@ -28,7 +29,7 @@ from service.personalizer.loop import (
 from service.session.records import SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
-router = APIRouter()
+router = Routes(PATH)
 CHANGING = {"options", "reward_wait_seconds"}  # of a session that has rounds
 # a shadow learns from what the caller plays, in both modes in which Personalizer does not decide
 MODES = {"Online": "live", "Apprentice": "shadow", "LoggingOnly": "shadow"}
@@ -76,7 +77,7 @@ class DeleteUnused(DeleteSession):
         DeleteSession.__call__(self, uow)
 
 
-@router.get(f"{PATH}/configurations/service", include_in_schema=False)
+@router.serve("GET /configurations/service")
 async def get_configuration(version: Version, request: Request) -> Response:
     """Return the configuration; before the first call, what that call would begin with."""
     found = await find_loop(service_of(request), tenant_of(request))
@@ -85,7 +86,7 @@ async def get_configuration(version: Version, request: Request) -> Response:
     return json_response(configuration_of(settings_of(found), found.trial.mode))
 
 
-@router.put(f"{PATH}/configurations/service", include_in_schema=False)
+@router.serve("PUT /configurations/service")
 async def put_configuration(version: Version, request: Request) -> Response:
     """Make the session by a configuration, or again while it has no rounds.
 

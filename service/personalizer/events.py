@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import FailFast, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
@@ -14,6 +14,7 @@ from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.api.body_parsing import BodyParser
 from service.api.decisions import read_decision, take
+from service.api.documentation import Routes
 from service.api.request_bodies import MAX_ARMS, DecisionBody
 from service.api.rewards import made_receive, receive_parts
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, actor_of, service_of, tenant_of
@@ -37,8 +38,7 @@ from service.rounds.closing import closing_of
 from service.session.records import DecisionRow, SessionRow
 from service.writer.agent_cache import build_agent
 
-router = APIRouter()
-EVENT = f"{PATH}/events/{{event_id:text}}"
+router = Routes(PATH)
 BASELINE = 0  # the first action: what the caller shows where the agent does not choose
 TRAJECTORY = "lhb-trajectory"  # header: whose event it is, in UTF-8 with percent signs
 SentFeatures = TypeAliasType("SentFeatures", Annotated[list[dict[str, Any]], FailFast()])
@@ -170,7 +170,7 @@ class RewardRequest(TypedDict):
 REWARD = BodyParser(RewardRequest)
 
 
-@router.post(f"{PATH}/rank", include_in_schema=False)
+@router.serve("POST /rank")
 async def post_rank(version: Version, request: Request) -> Response:
     """Take a decision; the same event id gets the first answer again."""
     service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
@@ -218,7 +218,7 @@ def ways_to_ask(session: SessionRow) -> list[tuple[int | None, int | None]]:
     return [*first, (None, None)]
 
 
-@router.post(f"{EVENT}/reward", include_in_schema=False)
+@router.serve("POST /events/{event_id:text}/reward")
 async def post_reward(version: Version, event_id: str, request: Request) -> Response:
     """Store the reward of an event.
 
@@ -241,7 +241,7 @@ async def post_reward(version: Version, event_id: str, request: Request) -> Resp
     return Response(status_code=204)
 
 
-@router.post(f"{EVENT}/activate", include_in_schema=False)
+@router.serve("POST /events/{event_id:text}/activate")
 async def post_activate(version: Version, event_id: str, request: Request) -> Response:
     """Begin the round of a deferred event: what was answered then is shown now."""
     service, tenant = service_of(request), tenant_of(request)

@@ -1,4 +1,4 @@
-"""Every route asks for a role, and one table says which."""
+"""Every route asks for a role, which its declaration says."""
 
 import re
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from service.api.access import ADMIN, NO_KEY, READER, ROLES, WRITER
+from service.api.access import ADMIN, NEEDED, NO_KEY, READER, ROLES, WRITER
 from service.commands.keys import SaveKey, new_key
 from service.operation.app import ROUTERS
-from service.web.roles import NEEDED, refuse_role
+from service.web.roles import refuse_role
 from tests.service.conftest import Serve, problem
 from tests.service.web.test_api_keys import bearer
 
@@ -33,11 +33,11 @@ def routes() -> set[tuple[str, str]]:
     return found
 
 
-def test_the_table_has_every_route_and_no_other() -> None:
+def test_every_route_declares_its_role() -> None:
     assert set(NEEDED) == routes()
 
 
-def test_a_route_that_the_table_lacks_needs_an_admin() -> None:
+def test_a_route_without_a_declared_role_needs_an_admin() -> None:
     refuse_role(ADMIN, "GET", "/new")
     with pytest.raises(Exception, match="admin"):
         refuse_role(WRITER, "GET", "/new")
@@ -66,7 +66,7 @@ async def test_every_route_of_the_schema_asks_for_its_role(serve: Serve) -> None
         for path, operations in schema["paths"].items():
             for method in operations:
                 if path.endswith("/changes"):
-                    continue  # an endless answer; the table's test has it
+                    continue  # an endless answer; the test of the declarations has it
                 template = re.sub(r"\{(event_id|key|name)\}", r"{\1:text}", path)
                 needed = NEEDED[method.upper(), template]
                 for rank, role in enumerate(ROLES):

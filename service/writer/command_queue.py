@@ -93,21 +93,23 @@ class BatchSize:
 
 
 class BatchTimes:
-    """The seconds from one transaction to the next, while others wait.
+    """The seconds from one transaction to the next, while others wait, and how many commands fit.
 
     The wait for n full batches is n times the mean, and not n times the last, whose chance would
-    count n times. The one under way takes as long again as it has taken: seen at any moment, age
-    and rest of what is under way have one distribution.
+    count n times. A full batch has the mean of what `BatchSize` allowed, which after a long command
+    is one for some transactions. The transaction under way takes as long again as it has taken:
+    seen at any moment, age and rest of what is under way have one distribution.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._began: float | None = None
-        self._mean = 0.0
+        self._mean = self._most = 0.0
 
-    def begin(self) -> None:
-        """Note that a transaction begins; what went by since the one before was that one's."""
+    def begin(self, most: int) -> None:
+        """Note that a transaction of at most `most` commands begins, which ends the one before."""
         now = self._clock()
+        self._most += SHARE * (most - self._most) if self._most else most
         if self._began is not None:
             seconds = now - self._began
             if self._mean:
@@ -125,10 +127,10 @@ class BatchTimes:
         began = self._began
         return 0.0 if began is None else self._clock() - began
 
-    def wait_behind(self, n_submissions: int, n_commands: int, most: int) -> float:
+    def wait_behind(self, n_submissions: int, n_commands: int) -> float:
         """Return the seconds that full batches of what waits take; 0 if it fills none.
 
-        A batch takes submissions, until it is full with `most` commands.
+        A batch takes submissions, until it is full.
         """
-        n_full = min(n_submissions, n_commands // most)
+        n_full = min(n_submissions, int(n_commands / self._most)) if self._most else 0
         return self.seconds_under_way + n_full * self._mean if n_full else 0.0

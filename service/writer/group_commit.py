@@ -182,8 +182,7 @@ class GroupCommit:
     def committing(self) -> tuple[int, float]:
         """Return how many submissions are not committed, and how long full batches of them take."""
         n, n_commands = self._queue.n_submissions, self._queue.n_commands
-        wait = self._times.wait_behind(n, n_commands, self._size.n_commands)
-        return n + self._n_being_committed, wait
+        return n + self._n_being_committed, self._times.wait_behind(n, n_commands)
 
     async def submit(self, command: Command[Result]) -> Result:
         """Run a command and return its result, once its writes are durable.
@@ -237,9 +236,10 @@ class GroupCommit:
         """Commit and answer batch after batch until nothing waits."""
         try:
             while self._queue.n_submissions:
-                commands, answers = self._queue.take(self._size.n_commands)
+                most = self._size.n_commands
+                commands, answers = self._queue.take(most)
                 self._n_being_committed = len(answers)
-                self._times.begin()
+                self._times.begin(most)
                 try:
                     outcomes, effects = await self._commit(commands)
                 except Exception as error:  # e.g. the thread does not start

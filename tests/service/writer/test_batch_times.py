@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from service.writer.command_queue import BatchTimes
+from service.writer.command_queue import BatchSize, BatchTimes
 
 N_CLIENTS, LIMIT = (
     64,
@@ -24,9 +24,9 @@ class Queue:
         waiting: deque[tuple[float, float]] = deque()
         for each in seconds:
             while len(waiting) < N_CLIENTS:  # the batch's clients ask again, one after another
-                expected = self.times.wait_behind(len(waiting), len(waiting), max_batch)
+                expected = self.times.wait_behind(len(waiting), len(waiting))
                 waiting.append((self.now, expected))
-            self.times.begin()
+            self.times.begin(max_batch)
             for _ in range(max_batch):
                 asked, expected = waiting.popleft()
                 self.expected.append(expected)
@@ -71,12 +71,26 @@ def test_the_transaction_under_way_counts_once() -> None:
     times = BatchTimes(lambda: clock[0])
     for at in (1.0, 1.1, 1.2):
         clock[0] = at
-        times.begin()
+        times.begin(2)
     clock[0] = 1.25
-    assert times.wait_behind(1, 1, 2) == 0.0  # it fills no batch: it waits for the disk alone
-    assert times.wait_behind(6, 6, 2) == pytest.approx(0.05 + 3 * 0.1)
+    assert times.wait_behind(1, 1) == 0.0  # it fills no batch: it waits for the disk alone
+    assert times.wait_behind(6, 6) == pytest.approx(0.05 + 3 * 0.1)
     clock[0] = 6.2
-    assert times.wait_behind(6, 6, 2) == pytest.approx(5.0 + 3 * 0.1)
-    assert times.wait_behind(2, 2000, 2) == pytest.approx(5.0 + 2 * 0.1)  # each fills a batch alone
+    assert times.wait_behind(6, 6) == pytest.approx(5.0 + 3 * 0.1)
+    assert times.wait_behind(2, 2000) == pytest.approx(5.0 + 2 * 0.1)  # each fills a batch alone
     times.rest()
     assert times.seconds_under_way == 0.0
+
+
+def test_a_long_command_now_and_then_refuses_nobody() -> None:
+    """A transaction after it takes one command, the next ones more and more: all are brief."""
+    clock = [0.0]
+    times, size = BatchTimes(lambda: clock[0]), BatchSize(256, 0.0015)
+    waits = []
+    for i in range(400):
+        n, each = (1, 0.02) if i % 60 == 59 else (size.n_commands, 0.00003)
+        times.begin(size.n_commands)
+        clock[0] += 0.003 + n * each
+        size.note(n, n * each)
+        waits.append(times.wait_behind(N_CLIENTS, N_CLIENTS))
+    assert max(waits) < LIMIT

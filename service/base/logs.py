@@ -4,6 +4,7 @@ import logging
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import MutableMapping
 from contextvars import ContextVar
 from typing import Any
@@ -42,6 +43,7 @@ def configure_logs(level: str) -> None:
         cache_logger_on_first_use=False,
     )
     logging.lastResort = _Libraries(logging.WARNING)
+    warnings.showwarning = _log_warning
 
 
 class _Libraries(logging.Handler):
@@ -54,6 +56,11 @@ class _Libraries(logging.Handler):
         """Write one line."""
         said, error = str(record.msg), record.exc_info and record.exc_info[1]
         log.log(record.levelno, "library", of=record.name, said=said, exc_info=error or None)
+
+
+def _log_warning(_: object, kind: type[Warning], file: str, line: int, *__: object) -> None:
+    """Write a warning of Python's as a line of ours: its text may hold what a client sent."""
+    log.warning("library", of=f"{file}:{line}", said=kind.__name__)
 
 
 def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> None:

@@ -191,6 +191,10 @@ class Unavailable(Problem):
         super().__init__(code, detail, retry_after=1)
         self.said = said
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it as what it is."""
+        return Unavailable, (self.code, self.detail, self.said)
+
     def __str__(self) -> str:
         """Return all that is known, for the log."""
         return f"{self.detail} ({self.said})" if self.said else self.detail

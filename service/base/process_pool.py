@@ -11,12 +11,20 @@ from typing import Any
 import structlog
 from pebble import ProcessExpired, ProcessPool
 
+from service.base.logs import configure_logs
+
 log = structlog.get_logger()
 PAUSE_SECONDS = 0.5  # until the pool notices that its processes were killed
 
 
 class NotBegun(Exception):
     """No process began the work: all are frozen or starting, or the system refuses to start any."""
+
+
+def _begin(prepare: Callable[..., object], *arguments: Any) -> None:
+    """Prepare a process, whose lines are those of a log, too."""
+    configure_logs("warning")
+    prepare(*arguments)
 
 
 class Processes:
@@ -111,8 +119,8 @@ class Processes:
         if self._pool is None:
             self._pool = ProcessPool(
                 max_workers=self._n,
-                initializer=self._prepare,
-                initargs=self._arguments,
+                initializer=_begin,
+                initargs=(self._prepare, *self._arguments),
                 context=multiprocessing.get_context("spawn"),
             )
         return self._pool

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import structlog
 from pebble import ProcessExpired
 
+from service.base.problems import ProblemCode, Unavailable
 from service.base.process_pool import NotBegun, Processes
 from service.base.settings import Settings
 from service.fits.cost import cpu_limit
@@ -89,7 +90,7 @@ class FitProcesses:
         """Do what follows when a slot is free again."""
 
     async def _fit(self, slot: Slot, due: int) -> bool:
-        """Run a fit and record it; return whether a process began it."""
+        """Run a fit and record it; return whether a process began it and could read its data."""
         assert self._writer is not None
         key, began = slot.key, time.monotonic()
         try:
@@ -97,6 +98,10 @@ class FitProcesses:
         except NotBegun as error:
             log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
             self._watch()
+            return False
+        except Unavailable as error:
+            log.warning("fit_not_read", session=key[1], due=due, reason=str(error))
+            await asyncio.sleep(self._settings.fit_retry_seconds)
             return False
         finally:
             self._slots.release(slot, time.monotonic() - began)
@@ -145,7 +150,9 @@ class FitProcesses:
         while True:
             try:
                 answer = await processes.run(within_cpu_time, *given, idle_seconds, seconds=limit)
-            except NotBegun:
+            except (NotBegun, Unavailable) as error:
+                if isinstance(error, Unavailable) and error.code == ProblemCode.STORAGE_FAILING:
+                    return Fitted(None, reason=error.detail)  # its own rows may be damaged
                 raise
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:

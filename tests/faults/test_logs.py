@@ -126,7 +126,7 @@ def test_what_a_library_logs_is_a_line_of_the_log_without_its_parameters() -> No
 
 
 def test_every_line_of_a_server_is_json(tmp_path: Path) -> None:
-    """What is no HTTP, an upgrade, and a header that is no text."""
+    """What is no HTTP, an upgrade, a header that is no text, and numbers that overflow."""
     trace = b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"
     odd = b"GET /v1/odd HTTP/1.1\r\nhost: 127.0.0.1\r\ntraceparent: " + trace + b"-\xff\r\n\r\n"
     upgrade = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
@@ -136,6 +136,13 @@ def test_every_line_of_a_server_is_json(tmp_path: Path) -> None:
             with socket.create_connection((url.hostname, url.port)) as connection:
                 connection.sendall(sent)
                 connection.recv(1000)
+        with server.client() as client:
+            made = client.post("/v1/sessions", json={"dim": 2, "horizon": 2}).json()
+            path = f"/v1/sessions/{made['id']}"
+            far = {"contexts": [[1e308, 1e308]]}
+            assert client.post(f"{path}/decisions", json=far).json()["code"] == "out_of_range"
+            far["contexts"] *= 60_000  # for a process that parses
+            assert client.post(f"{path}/decisions", json=far).json()["code"] == "out_of_range"
         server.stop()
     for line in server.output.splitlines():
         assert line.startswith("{") or line.startswith(Server.ready), line

@@ -1,5 +1,6 @@
 """kill -9 in mid-fit, and between the slices of a pass that drops rows; two servers at once."""
 
+import os
 import random
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,13 +13,14 @@ from lhb_engine.design.levels import stretch_of
 from service.storage.database_url import open_reader
 from service.transfer.replay import replay_session
 from service.transfer.without_server import all_sessions
-from tests.faults.server_process import Server, WorkerProcess
+from tests.faults.server_process import ROOT, Server, WorkerProcess
 from tests.faults.test_kill import wait_for_fits
 from tests.faults.test_large_writes import until
 
 HORIZON, KEPT = 4, 64
 BODY = {"dim": 2, "horizon": HORIZON, "seed": 1, "keep_rounds": KEPT}
-LIMITS = {"PYTHONPATH": str(Path(__file__).with_name("small_limits"))}
+# a checkout comes before an installed one: the limits are set before a process knows its folder
+LIMITS = {"PYTHONPATH": f"{Path(__file__).with_name('small_limits')}{os.pathsep}{ROOT}"}
 LIMITS |= {"LHB_FIT_NICENESS": "0", "LHB_FIT_IDLE_SECONDS": "0"}  # other work holds no fit up
 pytestmark = pytest.mark.slow
 

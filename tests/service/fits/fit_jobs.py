@@ -8,6 +8,7 @@ from pathlib import Path
 import service.fits.past
 import service.rounds.history
 from lhb_engine.agents import summed_fit as summed_fit_of_engine
+from service.base.problems import ProblemCode, Unavailable
 from service.fits.job import in_idle_time, run_fit
 from service.rounds import slot_sums
 from service.rounds.sums import FitAnswer
@@ -43,6 +44,18 @@ def failing_fit(
     """Cannot read its data while the gate is there."""
     if gate_of(database_url).exists():
         raise OSError("the disk is on fire")
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)
+
+
+def unreadable_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> FitAnswer | None:
+    """Finds the database unreachable while the gate is there, and leaves a mark of each try."""
+    if gate_of(database_url).exists():
+        with tries_of(database_url).open("a") as file:
+            file.write(".")
+        code = ProblemCode.STORAGE_UNREACHABLE
+        raise Unavailable(code, "the database does not answer", "too many clients")
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 

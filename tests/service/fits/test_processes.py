@@ -20,6 +20,7 @@ from tests.service.fits.fit_jobs import (
     starved_fit,
     summed_fit,
     tries_of,
+    unreadable_fit,
 )
 
 pytestmark = pytest.mark.anyio
@@ -127,6 +128,26 @@ async def test_a_fit_that_no_process_begins_stays_due(
         items = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
         assert "failed" not in {item["status"] for item in items}
         assert await has_workers(client, 1)
+
+
+async def test_a_fit_whose_database_is_away_stays_due(serve: Serve) -> None:
+    """It is away for longer than a fit is tried; decisions go on, and nothing has failed."""
+    async with serve(fit_retry_seconds=0.01, fit_attempts=2) as client:
+        gate = close_gate(client, unreadable_fit)
+        session = await client.create(algorithm="ad_lasso")
+        await play(client, session, 4)
+        marks = tries_of(client.service.settings.database_url)
+
+        async def tried_often() -> bool:
+            return marks.exists() and len(marks.read_text()) > 3
+
+        await until(tried_often)
+        await client.decide(session, ARMS)
+        assert (await client.read("/readyz"))["fits_due"] == 1
+        gate.unlink()
+        await until(lambda: installed(client, session))
+        items = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        assert "failed" not in {item["status"] for item in items}
 
 
 async def has_workers(client: Client, n: int) -> bool:

@@ -58,9 +58,16 @@ class _Libraries(logging.Handler):
         log.log(record.levelno, "library", of=record.name, said=said, exc_info=error or None)
 
 
-def _log_warning(_: object, kind: type[Warning], file: str, line: int, *__: object) -> None:
+def _log_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
     """Write a warning of Python's as a line of ours: its text may hold what a client sent."""
-    log.warning("library", of=f"{file}:{line}", said=kind.__name__)
+    log.warning("library", of=f"{filename}:{lineno}", said=category.__name__)
 
 
 def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> None:

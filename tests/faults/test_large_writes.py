@@ -34,10 +34,11 @@ def n_rows(url: str, table: str) -> int:
 
 
 def until(check: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.005
     while not check():
         assert time.monotonic() < deadline
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.1)  # on a busy machine, what is waited for needs the time
 
 
 class HeldServer(Server):

@@ -30,11 +30,12 @@ class Player:
 
     def __init__(self) -> None:
         self.rng, self.n, self.before = random.Random(4), 0, 0.0
+        self.told: list[dict[str, Any]] = []  # the reward that goes with the next decision
 
     def play(self, client: httpx.Client, path: str, n: int) -> None:
         for _ in range(n):
             arms = [[self.rng.gauss(0, 1), self.rng.gauss(0, 1)] for _ in range(3)]
-            given = {"contexts": arms, "event_id": f"e{self.n + 1}"}
+            given = {"contexts": arms, "event_id": f"e{self.n + 1}", "rewards": self.told}
             answer = client.post(f"{path}/decisions", json=given)
             assert answer.status_code == 201, answer.text
             self.n += 1
@@ -42,8 +43,9 @@ class Player:
             now = 0.8 * x - 0.6 * y
             value = now + 0.5 * self.before + self.rng.gauss(0, 0.1)
             self.before = now
-            reward = {"value": value, "event_id": f"e{self.n}"}
-            assert client.post(f"{path}/rewards", json=reward).status_code == 200
+            self.told = [{"value": value, "event_id": f"e{self.n}"}]
+        assert client.post(f"{path}/rewards", json={"rewards": self.told}).status_code == 200
+        self.told = []
 
 
 def state(client: httpx.Client, path: str) -> dict[str, Any]:

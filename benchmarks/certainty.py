@@ -8,9 +8,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from benchmarks.regret_scoreboard import BOARD, DENSE, LIFE, PROFILES, World
-from benchmarks.worlds import measured
+from benchmarks.worlds import NoiseGrows, OneNegative, SmallTurn, measured
 from lhb_engine.agents import make_agent
 from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 
@@ -18,8 +19,16 @@ SETTLED = 100  # rounds from which fits are looked at
 ELSEWHERE = ("plain", "flat 30")  # on the main board
 CHANGING = ("theta rotates", "theta rotates, memory 500")
 FIXED = ("one-hot, h = 4", "one-hot", "ten fixed arms")  # nothing is said there
+WEAK = (
+    *(World(f"noise {noise}", noise=noise) for noise in (0.3, 0.5, 0.7, 1.0)),
+    *(World(f"{p} 15, noise 0.3", p, 15, noise=0.3) for p in ("flat", "spiking")),
+    World("theta turns by 30 degrees", environment=SmallTurn),
+    World("one negative lag, not told", environment=OneNegative),
+    World("noise grows with the reward", environment=NoiseGrows),
+)
 WORLDS = (
     *BOARD,
+    *WEAK,
     *DENSE,
     *(w for w in LIFE if w.name not in (*ELSEWHERE, *CHANGING, *FIXED)),
     *PROFILES,
@@ -30,14 +39,22 @@ OPTIONS: dict[str, dict[str, Any]] = {"anytime": {}, "ad_lasso": {"standard_erro
 Said = dict[str, list[bool]]
 
 
+def direction_of(world: LongHorizonEnvironment, estimate: Estimate) -> tuple[Floats, float]:
+    """Return theta at the last round of an estimate, of length 1, and the length of theta."""
+    theta = world.theta
+    if hasattr(world, "theta_at"):
+        theta = world.theta_at(np.array([estimate.last_round]))[0]
+    length = float(np.linalg.norm(theta))
+    return theta / length, length
+
+
 def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
     """Return for each quantity whether what is said of it holds; None where nothing is said."""
     intervals = estimate.intervals
     if estimate.theta is None or intervals is None:
         return None
     theta = np.array(intervals["theta"])
-    length = float(np.linalg.norm(world.theta))
-    true = world.theta / length
+    true, length = direction_of(world, estimate)
     weights = world.weights[intervals["lags"]] * length
     given = [(i, w) for i, w in zip(intervals["lag_weights"], weights, strict=True) if i]
     own = np.array(intervals.get("lag_profiles", [])).reshape(-1, len(true), 2)
@@ -90,7 +107,7 @@ def play(
         said = held(estimate, environment)
         found.append(said)
         if said is not None and said["angle"]:
-            cosine = float(np.clip(estimate.theta @ environment.theta, -1.0, 1.0))
+            cosine = float(np.clip(estimate.theta @ direction_of(environment, estimate)[0], -1, 1))
             angles.append((estimate.diagnostics["angle"], float(np.arccos(cosine))))
     return found, angles, sum(bool(e.diagnostics.get("alarm")) for e in run.estimates)
 

@@ -20,6 +20,24 @@ _MEMORY = 0.9
 _REACH = 100  # 0.9^100 is negligible; a finite sum keeps random access
 
 
+def turned(theta: Floats, angle: Floats | float) -> Floats:
+    """Return a vector turned towards the first axis, (dim,), or a row for each of many angles."""
+    aside = np.zeros(len(theta))
+    aside[0] = 1.0
+    aside -= float(aside @ theta) * theta
+    aside /= np.linalg.norm(aside)
+    outer = np.multiply.outer
+    return np.asarray(outer(np.cos(angle), theta) + outer(np.sin(angle), aside))
+
+
+def _by_round(contexts: Floats, theta: Floats) -> Floats:
+    """Return <x, theta> where each round has its own theta, (n, dim), in one order of additions."""
+    out = np.zeros(contexts.shape[:-1])
+    for i in range(theta.shape[1]):
+        out += contexts[..., i] * theta[:, i].reshape(-1, *[1] * (contexts.ndim - 2))
+    return out
+
+
 class ContextsOverTime(LongHorizonEnvironment):
     """Each arm's contexts are autocorrelated: 0.9 from round to round."""
 
@@ -106,6 +124,44 @@ class Turn(LongHorizonEnvironment):
         rounds = np.arange(first, first + len(contexts)).reshape(-1, *[1] * (contexts.ndim - 2))
         before, after = super().signals(contexts), turned.signals(contexts)
         return np.asarray(np.where(rounds < self.TURN, before, after))
+
+
+class SmallTurn(LongHorizonEnvironment):
+    """Theta turns by 30 degrees at round `TURN`."""
+
+    TURN = 1001
+
+    def theta_at(self, rounds: Ints) -> Floats:
+        """Return theta of each round, (n,) -> (n, dim)."""
+        return np.where(
+            np.asarray(rounds)[:, None] < self.TURN, self.theta, turned(self.theta, np.pi / 6)
+        )
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """Return <x, theta> of rounds first, first + 1, ... along the first axis of `contexts`."""
+        return _by_round(contexts, self.theta_at(np.arange(first, first + len(contexts))))
+
+
+class OneNegative(LongHorizonEnvironment):
+    """The first lag weight that is not 0 is negative, half as large as the others together."""
+
+    @classmethod
+    def draw(cls, **truth: Any) -> Self:
+        """Draw a plain world, and turn the sign of one lag."""
+        world = super().draw(**truth)
+        first = np.flatnonzero(world.weights)[0]
+        world.weights[first] = -0.5 * np.delete(world.weights, first).sum()
+        return world
+
+
+class NoiseGrows(LongHorizonEnvironment):
+    """The noise of a reward is half as large as what is expected of the reward, and 0.05."""
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards with such noise."""
+        errors = self.errors(first, len(signals)) / self.noise
+        expected = super().rewards(signals, first) - self.errors(first, len(signals))
+        return np.asarray(expected + errors * (0.05 + 0.5 * np.abs(expected)))
 
 
 class Plateau(LongHorizonEnvironment):
@@ -204,6 +260,21 @@ class Trend(Disturbed):
         return np.asarray(rounds / 200.0)
 
 
+class Fall(Disturbed):
+    """From round 1001 on rewards are lower by 3."""
+
+    def _added(self, rounds: Ints) -> Floats:
+        return np.where(rounds > 1000, -3.0, 0.0)
+
+
+class NothingActs(LongHorizonEnvironment):
+    """Rewards are noise: each went to another round than its own."""
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Return the noise alone."""
+        return self.errors(first, len(signals))
+
+
 class Season(Disturbed):
     """A sine of amplitude 5 and `PERIOD` rounds."""
 
@@ -294,22 +365,14 @@ class Rotation(LongHorizonEnvironment):
     def theta_at(self, rounds: Ints) -> Floats:
         """Return theta of each round, (n,) -> (n, dim)."""
         angle = np.asarray(rounds) * (np.pi / 2000.0)
-        aside = np.zeros(self.dim)
-        aside[0] = 1.0
-        aside -= float(aside @ self.theta) * self.theta
-        aside /= np.linalg.norm(aside)
-        return np.asarray(np.outer(np.cos(angle), self.theta) + np.outer(np.sin(angle), aside))
+        return turned(self.theta, angle)
 
     def signals(self, contexts: Floats, first: int = 1) -> Floats:
         """Return <x, theta> of rounds first, first + 1, ... along the first axis of `contexts`."""
-        theta = self.theta_at(np.arange(first, first + len(contexts)))
-        out = np.zeros(contexts.shape[:-1])
-        for i in range(self.dim):
-            out += contexts[..., i] * theta[:, i].reshape(-1, *[1] * (contexts.ndim - 2))
-        return out
+        return _by_round(contexts, self.theta_at(np.arange(first, first + len(contexts))))
 
 
-Kind = Literal["single", "missing", "sums"]
+Kind = Literal["single", "missing", "sums", "early", "three early"]
 
 
 def measured(kind: Kind, rewards: Floats, seed: int) -> Measurements:
@@ -317,8 +380,9 @@ def measured(kind: Kind, rewards: Floats, seed: int) -> Measurements:
 
     Parameters
     ----------
-    kind : "single", "missing" or "sums"
-        All rewards; a random 70% of them; totals of 7 rounds.
+    kind : "single", "missing", "sums", "early" or "three early"
+        All rewards; a random 70% of them; totals of 7 rounds; each for the round before its own, or
+        three before.
     rewards : (n,) array
     seed : int
         Seed of the missing rewards.
@@ -326,6 +390,9 @@ def measured(kind: Kind, rewards: Floats, seed: int) -> Measurements:
     rounds = np.arange(1, len(rewards) + 1)
     if kind == "single":
         return Measurements.single(rounds, rewards)
+    if kind in ("early", "three early"):
+        ahead = 1 if kind == "early" else 3
+        return Measurements.single(rounds[:-ahead], rewards[ahead:])
     if kind == "missing":
         seen = np.array([Draw(seed, "", t).uniform("seen") < 0.7 for t in rounds.tolist()], bool)
         return Measurements.single(rounds[seen], rewards[seen])

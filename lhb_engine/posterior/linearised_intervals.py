@@ -29,6 +29,7 @@ UNCLEAR = (
     f"Weights within {CLEAR:.0f} standard errors of 0 have no interval: noise helped choose them."
 )
 UNCERTAIN = 0.1  # of (7.18): error of the lag weights over their size, squares
+LEAST_CERTAIN = 0.5  # of |w|^2: beside (7.18)
 WIDE = 0.3  # radians: beyond this angle the model is not linear enough
 WIDER = 1.1  # for what linearisation and the choice of lags leave out
 
@@ -88,18 +89,21 @@ def certainty(
     n, m, n_turns = refit.n_rows, len(refit.lags), refit.basis.shape[1]
     basis = refit.basis[: found.n_features]
     n_unknown = len(refit.inverse)
-    doubt = (refit.variance * np.diag(refit.inverse)[:m])[found.inclusion[refit.lags] > POSSIBLE]
-    if float(doubt.sum()) > UNCERTAIN * float(refit.weights @ refit.weights):
+    doubt, size = refit.variance * np.diag(refit.inverse)[:m], float(refit.weights @ refit.weights)
+    faint = float(doubt[found.inclusion[refit.lags] > POSSIBLE].sum()) > UNCERTAIN * size
+    certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
+    if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
-    if refit.drifts():
-        return "The rewards drift in a way that the model does not explain."
+    unlike = _unlike(refit, rows.n_lags, signed)
+    if unlike:
+        return unlike
     places, turn = np.searchsorted(refit.lags, active), slice(0, n_turns)
     beside = np.arange(m + n_turns + 1, n_unknown)
     of = np.concatenate([np.arange(m, m + n_turns), places, beside])
     covariances = (
         [refit.by_frequency(of)] if _is_coloured(rows, rho) else [refit.plain(of), refit.robust(of)]
     )
-    turns = [basis @ one[turn, turn] @ basis.T for one in covariances]
+    turns = [basis @ one[turn, turn] @ basis.T / certain**2 for one in covariances]
     quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
     total = float(np.trace(turns[0]))
     ratio = max(float(np.trace(one)) for one in turns) / total if total > 0 else 1.0
@@ -122,6 +126,18 @@ def certainty(
         lag_weights=weights,
         effects=around(refit.effects[1:], quantile * effect_error),
     )
+
+
+def _unlike(refit: RankOneRefit, horizon: int, signed: bool) -> str:
+    """Return in what the rows are not as the model says; empty if they are."""
+    if refit.drifts():
+        return "The rewards drift in a way that the model does not explain."
+    if refit.turns(horizon):
+        return "The earlier rounds and the later ones speak for different directions."
+    errors = np.sqrt(refit.variance * np.diag(refit.inverse)[: len(refit.lags)])
+    if not signed and bool((refit.weights < -CLEAR * errors).any()):
+        return "A lag weight is clearly negative: set the option `signed`."
+    return ""
 
 
 def around(middle: Floats, half: Floats) -> Floats:

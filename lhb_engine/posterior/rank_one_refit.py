@@ -6,7 +6,7 @@ Equation numbers are those of docs/model.md.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import fdtrc
+from scipy.special import chdtri, fdtrc
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import without_levels
@@ -15,6 +15,7 @@ from lhb_engine.history import Floats, Ints
 
 CONDITION = 1e10  # of the scaled normal equations
 DRIFT_ROWS, DRIFT_CHANCE = 25, 0.01  # of (7.19)
+TURN_PARTS, TURN_CHANCE = 4, 1e-3  # of (7.19b)
 STEPS = 4
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
 LEVERAGE = 0.95  # a frequency of more counts as one of so much
@@ -152,6 +153,27 @@ class RankOneRefit:
         between = sum(squares) / (n_parts - 1)
         free = len(self.errors) - self.jacobian.shape[1]
         return bool(fdtrc(n_parts - 1, free, between / max(self.variance, 1e-300)) < DRIFT_CHANCE)
+
+    def turns(self, horizon: int) -> bool:
+        """Whether earlier rows and later ones speak for different directions, by (7.19b).
+
+        Asked where the rows of all of the fit are here. The first `horizon` rows may see what was
+        chosen before round 1.
+        """
+        n, first, n_turns = len(self.errors), len(self.lags), self.basis.shape[1]
+        if n < self.n_rows or self.variance <= 0.0:
+            return False
+        of = slice(first, first + n_turns + 1)  # theta and the baseline
+        parts = {horizon, *(n * part // TURN_PARTS for part in range(1, TURN_PARTS))}
+        limit = float(chdtri(n_turns + 1, TURN_CHANCE / len(parts)))
+        for to in parts:
+            columns = self.jacobian[:to, of]
+            cross = columns.T @ self.jacobian[:to]
+            left = columns.T @ self.errors[:to] / np.sqrt(self.variance)
+            spread = cross[:, of] - cross @ self.inverse @ cross.T
+            if float(left @ np.linalg.lstsq(spread, left)[0]) > limit:
+                return True
+        return False
 
 
 def _filtered(x: Floats, weights: Floats, lags: Ints) -> Floats:

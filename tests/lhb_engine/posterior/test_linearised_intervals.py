@@ -97,6 +97,20 @@ def test_nothing_is_said_where_rewards_drift():
     assert "drift" in certainty(drifting, found, ACTIVE, 0.0)
 
 
+def test_nothing_is_said_where_theta_turned_or_a_lag_weight_is_negative():
+    steady = rows_with(0.0)
+    found = rank_one_posterior(steady, [1, 2])
+    xi = steady.contexts
+    turn = np.convolve(xi @ (np.roll(THETA, 1) - THETA), LAG_WEIGHTS)[:400]
+    turned = rows_with(np.where(np.arange(400) < 200, 0.0, 0.1 * turn))
+    assert "different directions" in certainty(turned, found, ACTIVE, 0.0)
+    minus = np.zeros(HORIZON)
+    minus[4] = -0.2
+    negative = rows_with(np.convolve(xi @ THETA, minus)[:400])
+    assert "`signed`" in certainty(negative, found, ACTIVE, 0.0)
+    assert isinstance(certainty(negative, found, ACTIVE, 0.0, signed=True), Certainty)
+
+
 def test_nothing_is_said_from_few_rows_or_of_faint_weights():
     few = rows_with(0.0, n=99)
     found = rank_one_posterior(few, [1, 2])
@@ -187,8 +201,12 @@ def test_where_noise_is_autocorrelated_the_spectrum_of_the_errors_counts():
     refit = RankOneRefit.of(rows, found.theta, found.weights, np.arange(HORIZON))
     white, swinging = certainty(rows, found, ACTIVE, 0.0), certainty(rows, found, ACTIVE, 0.5)
     turn = np.arange(HORIZON, HORIZON + DIM - 1)
-    assert swinging.angle == pytest.approx(np.sqrt(np.trace(refit.by_frequency(turn))))
-    assert white.angle >= np.sqrt(np.trace(refit.plain(turn)))
+    noise = refit.variance * np.trace(refit.inverse[:HORIZON, :HORIZON])
+    certain = 1.0 - noise / (refit.weights @ refit.weights)  # the rest of |w|^2 is noise
+    assert 0.9 < certain < 0.99
+    spread = np.trace(refit.by_frequency(turn)) / certain**2
+    assert swinging.angle == pytest.approx(np.sqrt(spread))
+    assert white.angle >= np.sqrt(np.trace(refit.plain(turn))) / certain
     assert swinging.angle < 0.8 * white.angle
     # three dimensions: theta's error has two, so 95% are within sqrt(6) / sqrt(2) of its size
     assert white.angle_95 / white.angle == pytest.approx(1.1 * np.sqrt(3.0), rel=0.02)

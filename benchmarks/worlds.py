@@ -364,7 +364,7 @@ class Rotation(LongHorizonEnvironment):
 
     def theta_at(self, rounds: Ints) -> Floats:
         """Return theta of each round, (n,) -> (n, dim)."""
-        angle = np.asarray(rounds) * (np.pi / 2000.0)
+        angle = np.asarray(np.pi / 2000.0 * rounds, np.float64)
         return turned(self.theta, angle)
 
     def signals(self, contexts: Floats, first: int = 1) -> Floats:

@@ -4,57 +4,13 @@ The next fit uses the later one. A fit whose manifest ends before it is repeated
 one, because a manifest names rows by position.
 """
 
-from typing import NamedTuple
-
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import of_trajectory
-from service.session.records import MeasurementRow, SessionRow
+from service.session.records import SessionRow
 from service.session.rules import has_only_sums
-from service.writer.unit_of_work import UnitOfWork
-
-
-class KnownValue(NamedTuple):
-    """A value that is stored, or about to be."""
-
-    first: int
-    last: int
-    value: float
-    position: int
-    replaces: int | None = None  # position of the first value; None: it is that value
-    covariates: str | None = None  # as stored
-
-    @property
-    def rounds(self) -> tuple[int, int]:
-        """The first and the last round that were measured."""
-        return self.first, self.last
-
-    @property
-    def root(self) -> int:
-        """The position of the first value, which all its corrections replace."""
-        return self.position if self.replaces is None else self.replaces
-
-    def is_repeated_by(self, new: "KnownValue") -> bool:
-        """Whether `new` says the same of the same."""
-        is_same = (*self.rounds, self.value) == (*new.rounds, new.value)
-        is_same = is_same and self.covariates == new.covariates
-        return is_same and (new.replaces is None or self.replaces == new.replaces)
-
-
-def known_value(row: MeasurementRow) -> KnownValue:
-    """Return what is known by a stored row."""
-    place = row.first_round, row.last_round, row.value, row.position
-    return KnownValue(*place, row.replaces, row.covariates)
-
-
-def value_by_id(
-    uow: UnitOfWork, session: SessionRow, trajectory: str, reward_id: str
-) -> KnownValue | None:
-    """Look up the value that has a reward id."""
-    found = uow.measurement_by_id((*session.key, trajectory), reward_id)
-    return None if found is None else known_value(found)
 
 
 def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None:

@@ -12,7 +12,7 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import are_few, arms_of, numbers_of
 from service.commands.control import control_arm
 from service.commands.limits import Limits
-from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
+from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import begin_rounds, is_between_boundaries, is_blocked
 from service.rounds.reward import Reward
@@ -128,7 +128,7 @@ class Decide(Command[Taken | Blocked]):
             if trial.control is not None:  # in both groups: else a share alone would be refused
                 usual = self._control_arm(uow, session, trial.control["session"])
             trial.refuse_missing(forced, usual)
-        planned: list[PlannedReward] = []
+        planned: Planned = []
         if self.rewards:
             planned = plan_rewards(uow, session, self.rewards, "rewards")
         if self.at is not None:
@@ -149,11 +149,10 @@ class Decide(Command[Taken | Blocked]):
         draw = Draw(session.seed, self.trajectory, round)
         return control_arm(uow, self.agents, (self.key[0], control), self.contexts, draw)
 
-    def _refuse_time(
-        self, uow: UnitOfWork, session: SessionRow, planned: list[PlannedReward]
-    ) -> None:
+    def _refuse_time(self, uow: UnitOfWork, session: SessionRow, planned: Planned) -> None:
         """Raise a 422 where `at` is none that the session takes, once the rewards are in."""
-        timeline, last = timeline_of(session), max((one.value.last for one in planned), default=0)
+        timeline = timeline_of(session)
+        last = max((new.last_round for _, new in planned), default=0)
         timeline.time_of(self.at, uow.now, timeline.begun_with(session, last))
 
     def _again(self, known: DecisionRow) -> Taken:

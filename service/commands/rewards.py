@@ -1,29 +1,17 @@
 """Taking rewards. All of them are checked first, and written only if every one is valid."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
-from service.commands.corrections import (
-    KnownValue,
-    known_value,
-    no_such_reward,
-    refuse_corrections,
-    refuse_used,
-    value_by_id,
-)
+from service.commands.corrections import no_such_reward, refuse_corrections, refuse_used
 from service.commands.out_of_turn import fit_now, is_stale
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import after_measurement, begin_rounds, is_between_boundaries
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import (
-    field_of_rounds,
-    of_trajectory,
-    refuse_given_up,
-)
+from service.rounds.reward_rounds import field_of_rounds, of_trajectory, refuse_given_up
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
@@ -35,14 +23,7 @@ from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import Spans, UnitOfWork
 
 MAX_BRIEF_REWARDS = 32
-
-
-class PlannedReward(NamedTuple):
-    """A reward to write."""
-
-    trajectory: TrajectoryRow
-    value: KnownValue
-    reward_id: str | None
+Planned = list[tuple[TrajectoryRow, MeasurementRow]]  # rewards to write, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,31 +89,35 @@ def are_brief(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bo
 
 def plan_rewards(
     uow: UnitOfWork, session: SessionRow, rewards: list[Reward], field: str
-) -> list[PlannedReward]:
+) -> Planned:
     """Check rewards, and return those to write; repeats of earlier ones are left out.
 
     Raises what is wrong with the first invalid reward; the name of its field begins with `field`.
     """
-    planned: list[PlannedReward] = []
+    planned: Planned = []
     timeline, closing = timeline_of(session), closing_of(session)
-    spans: defaultdict[str, Spans[KnownValue]] = defaultdict(Spans)
-    ids: dict[tuple[str, str], KnownValue] = {}
+    spans: defaultdict[str, Spans[MeasurementRow]] = defaultdict(Spans)
+    ids: dict[tuple[str, str], MeasurementRow] = {}
+    n_planned: Counter[str] = Counter()  # of each trajectory
     for i, reward in enumerate(rewards):
         prefix = f"{field}[{i}]." if field else ""
         refuse_erasing(session, reward.trajectory)
         trajectory = uow.trajectory((*session.key, reward.trajectory))
-        own, position = spans[trajectory.key], session.n_measurements + len(planned) + 1
+        own, reward_id = spans[trajectory.key], reward.reward_id
+        number = trajectory.n_measurements + n_planned[trajectory.key] + 1
+        place = number, session.n_measurements + len(planned) + 1
         if reward.is_correction:
-            new = _corrected(uow, session, reward, position, own, ids, prefix)
+            new = _corrected(uow, session, reward, place, own, ids, prefix)
         else:
             closing.refuse(reward, prefix)
-            first, last = timeline.rounds_of(uow, session, trajectory, reward, prefix)
+            rounds = timeline.rounds_of(uow, session, trajectory, reward, prefix)
             told = covariates_text(session, reward.covariates, prefix)
-            new = KnownValue(first, last, reward.value, position, None, told)
+            key, value = (*session.key, trajectory.key), reward.value
+            new = MeasurementRow(*key, *rounds, *place, value, reward_id, uow.now, None, told)
         known = None
-        if reward.reward_id is not None:
-            name = (reward.trajectory, reward.reward_id)
-            known = ids.get(name) or value_by_id(uow, session, reward.trajectory, reward.reward_id)
+        if reward_id is not None:
+            name = (reward.trajectory, reward_id)
+            known = ids.get(name) or uow.measurement_by_id((*session.key, name[0]), name[1])
             if known is not None and reward.is_correction and reward.covariates is None:
                 new = new._replace(covariates=known.covariates)  # those that it kept
             if known is not None and not known.is_repeated_by(new):
@@ -141,25 +126,24 @@ def plan_rewards(
         if known is None and not closing.adds_up and not reward.is_correction:
             known = own.over(*new.rounds) or _measured(uow, trajectory, new)
             if known is not None and not known.is_repeated_by(new):
-                raise _conflict(known, reward, new, prefix)
+                raise _conflict(known, reward, new.rounds, prefix)
         if known is None:
-            place = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
-            refuse_given_up(uow, session, reward.trajectory, new.first, place)
+            at = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
+            refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
             if reward.is_correction:
-                refuse_used(session, new.root, place)
-            planned.append(PlannedReward(trajectory, new, reward.reward_id))
+                refuse_used(session, new.root, at)
+            planned.append((trajectory, new))
+            n_planned[trajectory.key] += 1
             own.add(*new.rounds, new)
     return planned
 
 
-def apply_rewards(
-    uow: UnitOfWork, session: SessionRow, planned: list[PlannedReward], agents: Agents
-) -> None:
+def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents: Agents) -> None:
     """Write the planned rewards; update the schedule, and an agent that learns within an epoch."""
     now, timeline = uow.now, timeline_of(session)
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     positions: list[tuple[int, int]] = []
-    for trajectory, new, reward_id in planned:
+    for trajectory, new in planned:
         first, last = new.rounds
         trajectory.n_measurements += 1
         session.n_measurements += 1
@@ -167,13 +151,7 @@ def apply_rewards(
         if new.replaces is None and timeline.is_late(trajectory, last):
             count_one(uow.effects.n_late, session.tenant)
         trajectory.measured_through = max(trajectory.measured_through, last)
-        uow.add_measurement(
-            MeasurementRow(
-                *(session.tenant, session.id, trajectory.key, first, last),
-                *(trajectory.n_measurements, session.n_measurements, new.value, reward_id, now),
-                *(new.replaces, new.covariates),
-            )
-        )
+        uow.add_measurement(new)
         uow.save_trajectory(trajectory)
         if learns and first == last:
             agents.observe(uow, session, trajectory, first, new.value)
@@ -183,25 +161,23 @@ def apply_rewards(
     if planned:
         uow.count(session)
         after_measurement(uow, session, positions, now)
-        begun = timeline.begun_with(session, max(value.last for _, value, _ in planned))
+        begun = timeline.begun_with(session, max(new.last_round for _, new in planned))
         if begun > timeline.n_begun(session):
             begin_rounds(uow, session, agents.get(uow, session), begun, uow.now)
         if is_stale(session):
             fit_now(uow, session, agents.get(uow, session), "stale", now)
 
 
-def _measured(uow: UnitOfWork, trajectory: TrajectoryRow, new: KnownValue) -> KnownValue | None:
+def _measured(
+    uow: UnitOfWork, trajectory: TrajectoryRow, new: MeasurementRow
+) -> MeasurementRow | None:
     """Look up a measurement that covers any of a value's rounds.
 
     Of corrected values it is the one in force; but a retry of an earlier one gets that.
     """
-    found = uow.measurement_over(trajectory, *new.rounds)
-    if found is None:
-        return None
-    known = known_value(found)
-    if known.replaces is not None and not known.is_repeated_by(new):
-        key = (trajectory.tenant, trajectory.session_id, trajectory.key)
-        rows = map(known_value, uow.stored.measurements(key, known.first, known.first))
+    known = uow.measurement_over(trajectory, *new.rounds)
+    if known is not None and known.replaces is not None and not known.is_repeated_by(new):
+        rows = uow.stored.measurements(known[:3], known.first_round, known.first_round)
         return next((row for row in rows if row.is_repeated_by(new)), known)
     return known
 
@@ -210,36 +186,38 @@ def _corrected(
     uow: UnitOfWork,
     session: SessionRow,
     reward: Reward,
-    position: int,
-    spans: Spans[KnownValue],
-    ids: dict[tuple[str, str], KnownValue],
+    place: tuple[int, int],
+    spans: Spans[MeasurementRow],
+    ids: dict[tuple[str, str], MeasurementRow],
     prefix: str,
-) -> KnownValue:
-    """Return the value of a correction, which replaces one that is stored or comes before it."""
+) -> MeasurementRow:
+    """Return the row of a correction, which replaces one that is stored or comes before it.
+
+    `place` is its number in the trajectory, and its position.
+    """
     refuse_corrections(session, reward, prefix)
     told = covariates_text(session, reward.covariates, prefix)
     if reward.replaces is not None:
         name = reward.trajectory, reward.replaces
-        target = ids.get(name) or value_by_id(uow, session, *name)
+        target = ids.get(name) or uow.measurement_by_id((*session.key, name[0]), name[1])
     else:
         trajectory = uow.trajectory((*session.key, reward.trajectory))
         closing_of(session).refuse(reward, prefix)
         rounds = timeline_of(session).rounds_of(uow, session, trajectory, reward, prefix)
-        new = KnownValue(*rounds, reward.value, position)
-        stored = uow.measurement_over(trajectory, *rounds)
-        target = spans.over(*rounds) or (None if stored is None else known_value(stored))
+        target = spans.over(*rounds) or uow.measurement_over(trajectory, *rounds)
         if target is not None and target.rounds != rounds:
-            raise _conflict(target, reward, new, prefix)
+            raise _conflict(target, reward, rounds, prefix)
     if target is None:
         if reward.replaces is None:
             field = prefix + field_of_rounds(reward)
             refuse_given_up(uow, session, reward.trajectory, rounds[0], field)
         raise no_such_reward(reward, prefix)
     told = target.covariates if reward.covariates is None else told
-    return KnownValue(*target.rounds, reward.value, position, target.root, told)
+    places = (*target[:5], *place)
+    return MeasurementRow(*places, reward.value, reward.reward_id, uow.now, target.root, told)
 
 
-def _id_conflict(known: KnownValue, reward: Reward, prefix: str) -> Problem:
+def _id_conflict(known: MeasurementRow, reward: Reward, prefix: str) -> Problem:
     detail = (
         f"reward {reward.reward_id!r} already has the value {known.value!r}, "
         f"for {_rounds(known, reward)}"
@@ -249,19 +227,21 @@ def _id_conflict(known: KnownValue, reward: Reward, prefix: str) -> Problem:
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}reward_id")
 
 
-def _conflict(known: KnownValue, reward: Reward, new: KnownValue, prefix: str) -> Problem:
-    stored = f"{_rounds(known, reward)} {'has' if known.first == known.last else 'have'}"
-    if known.rounds == new.rounds and known.value == new.value:
+def _conflict(
+    known: MeasurementRow, reward: Reward, rounds: tuple[int, int], prefix: str
+) -> Problem:
+    stored = f"{_rounds(known, reward)} {'has' if len({*known.rounds}) == 1 else 'have'}"
+    if known.rounds == rounds and known.value == reward.value:
         detail = f"{stored} the value {known.value!r} already, with other covariates"
         return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}covariates")
-    if known.rounds != new.rounds:
+    if known.rounds != rounds:
         detail = f"{stored} the value {known.value!r} already, which overlaps this reward"
         return Problem(ProblemCode.REWARD_CONFLICT, detail, prefix + field_of_rounds(reward))
     detail = f"{stored} the value {known.value!r} already, not {reward.value!r}"
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}value")
 
 
-def _rounds(known: KnownValue, reward: Reward) -> str:
+def _rounds(known: MeasurementRow, reward: Reward) -> str:
     start, end = known.rounds
     rounds = f"round {start}" if start == end else f"rounds {start} to {end}"
     return rounds + of_trajectory(reward.trajectory)

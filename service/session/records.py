@@ -272,6 +272,17 @@ class MeasurementRow(NamedTuple):
     covariates: str | None = None  # measured with it, over all its rounds
 
     @property
+    def rounds(self) -> tuple[int, int]:
+        """The first and the last round that were measured."""
+        return self.first_round, self.last_round
+
+    def is_repeated_by(self, new: "MeasurementRow") -> bool:
+        """Whether `new` says the same of the same rounds."""
+        is_same = (*self.rounds, self.value) == (*new.rounds, new.value)
+        is_same = is_same and self.covariates == new.covariates
+        return is_same and (new.replaces is None or self.replaces == new.replaces)
+
+    @property
     def root(self) -> int:
         """The position of the first value, which all its corrections replace."""
         return self.position if self.replaces is None else self.replaces

@@ -19,8 +19,7 @@ from service.api.sessions import read_session, timestamp
 from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums
 from service.lift.watch import sum_up
-from service.session.records import SessionRow
-from service.session.trial_records import LiftSumsRow
+from service.session.records import LiftSumsRow, SessionRow
 from service.storage.reader import Reader
 
 router = Routes(SESSION, tags=["estimates"])

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from lhb_engine.evaluation.batch_ratio import Refusal
 from service.lift.steps import Step, sums_so_far
-from service.session.records import Actor, SessionKey, SessionRow
+from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
 from service.session.trial import Trial
-from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Changes
 from service.writer.audit import note
 from service.writer.command import SessionCommand

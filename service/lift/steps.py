@@ -14,9 +14,8 @@ import numpy as np
 from service.lift.exact import Exact
 from service.lift.sums import GROUPS, NOTHING, LiftSums, Totals
 from service.rounds.closing import closing_of
-from service.session.records import SessionRow, TrajectoryRow
+from service.session.records import LiftSumsRow, LiftUnitRow, PlayedRound, SessionRow, TrajectoryRow
 from service.session.trial import block_of, block_rounds
-from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 from service.storage.reader import MeasuredRow, Reader
 
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000

@@ -25,9 +25,8 @@ from service.rounds.stored_rows import (
 )
 from service.rounds.told import with_covariates
 from service.session.due_fits import Watermark
-from service.session.records import SessionRow
+from service.session.records import SessionRow, SlotSumsRow
 from service.session.slot_clock import SlotClock
-from service.session.slot_records import SlotSumsRow
 from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
 
 Rows = dict[str, Measurements]  # by trajectory

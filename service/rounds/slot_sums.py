@@ -16,9 +16,8 @@ from lhb_engine.history import Floats, Ints, joined
 from service.rounds.kept_slots import first_void_slot
 from service.rounds.slot_table import SlotTable
 from service.session.due_fits import Watermark
-from service.session.records import SessionRow
+from service.session.records import SessionRow, SlotSumsRow
 from service.session.slot_clock import STRETCH, SlotClock
-from service.session.slot_records import SlotSumsRow
 from service.storage.reader import FOR_EVER, Range, Reader
 
 AT_ONCE = 2**15  # positions of decisions that are read at once

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from lhb_engine.history import Floats, Ints
+from service.session.records import SlotSumsRow
 from service.session.slot_clock import SlotClock
-from service.session.slot_records import SlotSumsRow
 from service.storage.reader import Range
 
 SLOTS = 2**32  # more than there are

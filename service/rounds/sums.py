@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from service.session.records import KeptSumsRow, SessionRow
-from service.session.slot_records import SlotSumsRow
+from service.session.records import KeptSumsRow, SessionRow, SlotSumsRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,6 +355,72 @@ class KeptSumsRow(NamedTuple):
     anew: int = 0  # position of the last correction whose old value was never in them
 
 
+class SlotSumsRow(NamedTuple):
+    """The summed contexts of slots that take no decision any more; see `service.rounds.slot_sums`.
+
+    They are those of a trajectory, after the session's row before, up to `last_slot`. The default
+    trajectory has a row wherever another has one, be it empty; where rewards are totals over all,
+    it has the sums of all.
+    """
+
+    tenant: str
+    session_id: str
+    trajectory: str
+    last_slot: int
+    decided: int  # decisions of all later slots have positions after this one
+    sums: bytes  # float64 (n, 1 + dim): slots that have decisions, each with its context
+
+
+class PlayedRound(NamedTuple):
+    """What a comparison reads of a decision in a session with a trial.
+
+    Scores are float64: of the first 64 arms, of the arm that was played, and of the agent's. They
+    are empty or None in a round without action.
+    """
+
+    trajectory: str
+    round: int
+    position: int
+    played_by: str
+    model_version: int
+    n_bytes: int  # of all scores
+    first_scores: bytes | None
+    score: bytes | None
+    agent_score: bytes | None
+    agrees: bool | None  # SQLite returns an integer
+
+
+class LiftSumsRow(NamedTuple):
+    """What is summed so far of a session with a trial, from which the next step goes on.
+
+    The rounds up to position `decided` and the rewards up to position `measured` are in the sums.
+    Only rounds with positions after `since` count. `sums` is JSON of `service.lift.sums.LiftSums`.
+    """
+
+    tenant: str
+    session_id: str
+    since: int
+    decided: int
+    measured: int
+    sums: str
+
+
+class LiftUnitRow(NamedTuple):
+    """The totals of one unit of a comparison: a trajectory, or a block of the default one.
+
+    Texts are those of `service.lift.exact.Exact`.
+    """
+
+    tenant: str
+    session_id: str
+    since: int
+    trajectory: KeyInPath
+    block: int  # 0: the whole trajectory
+    rounds: float
+    reward: str
+    predicted: str
+
+
 class ApiKey(NamedTuple):
     """An API key, which gives access to its tenant's data. `digest` is the key's SHA-256."""
 
@@ -394,3 +460,21 @@ class AuditRow(NamedTuple):
     action: str
     subject: str  # id of the key or the session
     detail: str  # JSON object
+
+
+ROWS: dict[str, type] = {
+    "decisions": DecisionRow,
+    "measurements": MeasurementRow,
+    "voids": VoidRow,
+    "estimates": EstimateRow,
+    "api_keys": ApiKey,
+    "audit": AuditRow,
+    "hidden_rows": HiddenRows,
+    "kept_sums": KeptSumsRow,
+    "slot_sums": SlotSumsRow,
+    "lift_sums": LiftSumsRow,
+    "lift_units": LiftUnitRow,
+    "trajectories": TrajectoryRow,
+    "sessions": SessionRow,
+}
+"""The tables of the database, by name: each with the rows that it has."""

@@ -18,16 +18,17 @@ from service.session.records import (
     EstimateRow,
     HiddenRows,
     KeptSumsRow,
+    LiftSumsRow,
+    LiftUnitRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
+    SlotSumsRow,
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
     number_in,
 )
-from service.session.slot_records import SlotSumsRow
-from service.session.trial_records import LiftSumsRow, LiftUnitRow
 from service.storage.reader import Reader
 
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it

@@ -12,16 +12,18 @@ from service.session.records import (
     EstimateRow,
     HiddenRows,
     KeptSumsRow,
+    LiftSumsRow,
+    LiftUnitRow,
     MeasurementRow,
+    PlayedRound,
     SessionKey,
     SessionRow,
+    SlotSumsRow,
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
     number_in,
 )
-from service.session.slot_records import SlotSumsRow
-from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 from service.storage.sql.statements import session_of
 
 Row = TypeVar("Row")

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.session.records import HiddenRows, VoidRow
-from service.session.slot_records import SlotSumsRow
-from service.session.trial_records import LiftUnitRow
+from service.session.records import HiddenRows, LiftUnitRow, SlotSumsRow, VoidRow
 from service.storage.ports import Changes, EraseCursor, Slices, Store
 from service.storage.sql import transactions
 from tests.contracts.sample_rows import (

@@ -5,9 +5,8 @@ from dataclasses import replace
 from struct import pack
 from typing import Any
 
-from service.session.records import DecisionRow
+from service.session.records import DecisionRow, LiftSumsRow, LiftUnitRow
 from service.session.trial import Trial
-from service.session.trial_records import LiftSumsRow, LiftUnitRow
 from service.storage.ports import Store
 from tests.contracts.sample_rows import S1, commit, decision, session, trajectory
 

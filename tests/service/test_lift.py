@@ -16,9 +16,8 @@ from service.lift.exact import Exact
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import next_step
 from service.lift.sums import NOTHING, LiftSums, Totals
-from service.session.records import DecisionRow
+from service.session.records import DecisionRow, LiftSumsRow
 from service.session.trial import Trial
-from service.session.trial_records import LiftSumsRow
 from tests.service.service_harness import OK, ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])

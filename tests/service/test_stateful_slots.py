@@ -18,8 +18,7 @@ from service.rounds import slot_sums
 from service.rounds.timeline import Past, timeline_of
 from service.session import slot_clock
 from service.session.due_fits import Watermark
-from service.session.records import SessionKey
-from service.session.slot_records import SlotSumsRow
+from service.session.records import SessionKey, SlotSumsRow
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.command import SessionCommand

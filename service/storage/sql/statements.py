@@ -7,38 +7,8 @@ from importlib.resources import files
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
-from service.session.records import (
-    PARTS,
-    SPEC,
-    ApiKey,
-    AuditRow,
-    DecisionRow,
-    EstimateRow,
-    HiddenRows,
-    KeptSumsRow,
-    MeasurementRow,
-    SessionRow,
-    TrajectoryRow,
-    VoidRow,
-)
-from service.session.slot_records import SlotSumsRow
-from service.session.trial_records import LiftSumsRow, LiftUnitRow
+from service.session.records import PARTS, ROWS, SPEC, SessionRow, TrajectoryRow
 
-ROWS: dict[str, type] = {
-    "decisions": DecisionRow,
-    "measurements": MeasurementRow,
-    "voids": VoidRow,
-    "estimates": EstimateRow,
-    "api_keys": ApiKey,
-    "audit": AuditRow,
-    "hidden_rows": HiddenRows,
-    "kept_sums": KeptSumsRow,
-    "slot_sums": SlotSumsRow,
-    "lift_sums": LiftSumsRow,
-    "lift_units": LiftUnitRow,
-    "trajectories": TrajectoryRow,
-    "sessions": SessionRow,
-}
 SUMS = ("kept_sums", "slot_sums", "lift_sums", "lift_units")
 RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
 TYPES = {

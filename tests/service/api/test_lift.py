@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.base.recurring import Intervals
-from service.session.trial_records import LiftSumsRow
+from service.session.records import LiftSumsRow
 from tests.service.conftest import Client, Serve
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from service.rounds.kept_slots import KeepSlots
 from service.rounds.slot_history import PastBySlot
 from service.rounds.sums import FitAnswer
 from service.session import slot_clock
-from service.session.slot_records import SlotSumsRow
+from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness

@@ -10,8 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.session.records import SessionKey
-from service.session.slot_records import SlotSumsRow
+from service.session.records import SessionKey, SlotSumsRow
 from service.storage.database_url import open_reader
 from tests.faults.server_process import Server
 from tests.faults.test_large_writes import until

@@ -173,7 +173,7 @@ class AppendSlice(Command[Appended | Appending]):
         is_whole = n == len(contexts)
         if is_whole:
             if done is not None:
-                uow.forget_hidden(log.key)
+                uow.pending.swept.append(log.key)
             n_rewards = sum(value is not None for value in log.rewards)
             return Appended(first, first + n - 1, n_rewards, True)
         if done is None:

@@ -24,8 +24,8 @@ from service.session.records import DecisionRow, SessionKey, SessionRow
 from service.session.trial import arm_index
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
-from service.writer.command import Command
-from service.writer.effects import count_one
+from service.writer.command import SessionCommand
+from service.writer.effects import count
 from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
@@ -45,7 +45,7 @@ class Blocked:
 
 
 @dataclass(slots=True)
-class Decide(Command[Taken | Blocked]):
+class Decide(SessionCommand[Taken | Blocked]):
     """Command: one decision."""
 
     key: SessionKey
@@ -66,10 +66,6 @@ class Decide(Command[Taken | Blocked]):
     covariates: dict[str, float] | None = None  # the round's covariates by name
     # when it was taken, in Unix seconds, in a session with a clock; by default now
     at: float | None = None
-
-    def whose(self) -> str:
-        """Return the session's tenant."""
-        return self.key[0]
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
@@ -221,7 +217,7 @@ class Decide(Command[Taken | Blocked]):
             beside,
         )
         uow.add_decision(decision)
-        count_one(uow.effects.n_decisions, session.tenant)
+        count(uow.effects.n_decisions, session.tenant)
         uow.count(session)
         uow.save_trajectory(trajectory)
         begin_rounds(uow, session, agent, begun, max(uow.now, at))

@@ -7,7 +7,7 @@ from service.rounds.retention import Plan, is_busy, may_begin, n_before
 from service.session.records import SessionKey
 from service.storage.ports import DropCursor
 from service.writer.command import Command, SessionCommand
-from service.writer.effects import count_some
+from service.writer.effects import count
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -58,7 +58,7 @@ class DropSlice(SessionCommand[DropCursor | None]):
         if found.cursor is None:
             session.swept_to = self.to
         uow.save(session)
-        count_some(uow.effects.n_dropped, session.tenant, found.n_rounds)
+        count(uow.effects.n_dropped, session.tenant, found.n_rounds)
         return found.cursor
 
 

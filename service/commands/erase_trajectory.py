@@ -80,7 +80,7 @@ class EraseTrajectory(Command[bool]):
         uow.save(session)
         changes.lift_sums += lift_sums_without(stored, session, found)
         uow.write_rows(changes)
-        uow.hide(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
+        uow.pending.hidden.append(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
         fit_anew(uow, session)
         # the key may say who it was: the entry does not hold it
         about = {"rounds": n_rounds, "measurements": n_measurements}

@@ -47,7 +47,7 @@ class SaveKey(Command[None]):
 
     def __call__(self, uow: UnitOfWork) -> None:
         """Store the row. Nothing is checked, since ids are random."""
-        uow.save_api_key(self.row)
+        uow.pending.api_keys.append(self.row)
         note_key(uow, self.by, "key_created", self.row)
 
 
@@ -64,7 +64,7 @@ class RevokeKey(Command[ApiKey]):
         key = find_key(uow, self.manager, self.key_id)
         if key.revoked_at is None:
             key = key._replace(revoked_at=uow.now)
-            uow.save_api_key(key)
+            uow.pending.api_keys.append(key)
             note_key(uow, self.by, "key_revoked", key)
         return key
 
@@ -95,8 +95,8 @@ class RotateKey(Command[tuple[str, ApiKey]]):
         key, row = new_key(old.tenant, old.label, uow.now, old.role, lasts)
         until = uow.now + self.overlap
         until = until if old.expires_at is None else min(until, old.expires_at)
-        uow.save_api_key(row)
-        uow.save_api_key(old._replace(expires_at=until))
+        uow.pending.api_keys.append(row)
+        uow.pending.api_keys.append(old._replace(expires_at=until))
         note_key(uow, self.by, "key_rotated", row, replaces=old.id, old_expires_at=until)
         return key, row
 
@@ -110,7 +110,7 @@ class NoteUse(Command[None]):
     def __call__(self, uow: UnitOfWork) -> None:
         """Store it."""
         for tenant, key_id in self.keys_used:
-            uow.use_api_key(tenant, key_id, uow.now)
+            uow.pending.used_keys.append((tenant, key_id, uow.now))
 
 
 def find_key(uow: UnitOfWork, manager: str, key_id: str) -> ApiKey:

@@ -17,8 +17,8 @@ from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
-from service.writer.command import Command
-from service.writer.effects import count_one
+from service.writer.command import SessionCommand
+from service.writer.effects import count
 from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import Spans, UnitOfWork
 
@@ -35,17 +35,13 @@ class Accepted:
 
 
 @dataclass(slots=True)
-class ReceiveRewards(Command[Accepted]):
+class ReceiveRewards(SessionCommand[Accepted]):
     """Command: one or several rewards, all or nothing."""
 
     key: SessionKey
     rewards: list[Reward]
     agents: Agents
     field: str = ""
-
-    def whose(self) -> str:
-        """Return the session's tenant."""
-        return self.key[0]
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
@@ -147,9 +143,9 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
         first, last = new.rounds
         trajectory.n_measurements += 1
         session.n_measurements += 1
-        count_one(uow.effects.n_rewards, session.tenant)
+        count(uow.effects.n_rewards, session.tenant)
         if new.replaces is None and timeline.is_late(trajectory, last):
-            count_one(uow.effects.n_late, session.tenant)
+            count(uow.effects.n_late, session.tenant)
         trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(new)
         uow.save_trajectory(trajectory)

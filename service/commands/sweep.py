@@ -36,14 +36,14 @@ class EraseSlice(SessionCommand[Erased | None]):
             if hidden.sweep_at > uow.now and hidden.writer != self.abandoned_by:
                 return None
             hidden = hidden._replace(writer=None)
-            uow.hide(hidden)  # the writer, if it lives, finds that they are no longer its own
+            uow.pending.hidden.append(hidden)  # the writer, if it lives, finds them not its own
         # another note hides other rows: since the slice before, the session was deleted, or another
         # sweep has come to its end and another log was begun
         done = self.done
         cursor = uow.erase(hidden, done.cursor if done and done.note == hidden else None)
         if cursor is not None:
             return Erased(hidden, cursor)
-        uow.forget_hidden(self.key)
+        uow.pending.swept.append(self.key)
         session = uow.session(self.key)
         if session is not None:
             was_erasing = session.erasing is not None

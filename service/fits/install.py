@@ -98,7 +98,7 @@ class FinishFit(SessionCommand[str | None]):
         is_installed = estimate.theta is not None
         row = self.fitted.sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
         if row is not None:
-            uow.keep_sums(row)
+            uow.pending.sums.append(row)
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, done: DueFit) -> None:

@@ -144,10 +144,11 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
         about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
         note(uow, session.tenant, self.by, "session_imported", session.id, **about)
         if self.state is not None:
-            uow.save_state(session.key, self.state)
+            uow.pending.states[session.key] = self.state
         if self.sums is not None:
-            uow.keep_sums(self.sums._replace(tenant=session.tenant, session_id=session.id))
-        uow.forget_hidden(session.key)
+            sums = self.sums._replace(tenant=session.tenant, session_id=session.id)
+            uow.pending.sums.append(sums)
+        uow.pending.swept.append(session.key)
         announce(uow, session)
         if session.wake_at is not None:
             uow.effects.timed[session.key] = session.wake_at

@@ -27,7 +27,7 @@ def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **d
     # sorts by time, and within a transaction by what was written first
     place = f"{round(uow.now * 1e6):014x}{uow.n_writes % 16**4:04x}"
     entry_id = place + secrets.token_hex(3)[:5]
-    uow.add_audit(AuditRow(tenant, entry_id, uow.now, *by, action, subject, text))
+    uow.pending.audit.append(AuditRow(tenant, entry_id, uow.now, *by, action, subject, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +41,5 @@ class ForgetAudit(Command[int]):
         oldest = uow.stored.audit(None, "", MOST_FORGOTTEN)
         old = [entry for entry in oldest if entry.at < uow.now - self.seconds]
         if old:
-            uow.forget_audit(old[-1].id)
+            uow.pending.audit_gone = old[-1].id
         return len(old)

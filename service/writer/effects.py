@@ -32,12 +32,7 @@ class Effects:
     fits: list[EstimateRow] = field(default_factory=list)
 
 
-def count_one(counts: Counts, tenant: str) -> None:
-    """Count one more for a tenant."""
-    counts[tenant] = counts.get(tenant, 0) + 1
-
-
-def count_some(counts: Counts, tenant: str, n: int) -> None:
+def count(counts: Counts, tenant: str, n: int = 1) -> None:
     """Count so many more for a tenant."""
     counts[tenant] = counts.get(tenant, 0) + n
 

@@ -75,7 +75,8 @@ def hide_for(
     after_round: int = 0,
 ) -> None:
     """Note that a large write owns these rows of a session, until OWN_SECONDS from now."""
-    uow.hide(HiddenRows(*key, trajectory, after_round, writer, uow.now + OWN_SECONDS))
+    until = uow.now + OWN_SECONDS
+    uow.pending.hidden.append(HiddenRows(*key, trajectory, after_round, writer, until))
 
 
 def own(uow: UnitOfWork, key: SessionKey, writer: str) -> None:
@@ -87,7 +88,7 @@ def own(uow: UnitOfWork, key: SessionKey, writer: str) -> None:
     if note is None or note.writer != writer:
         detail = f"the write paused for more than {OWN_SECONDS:g} s, and was undone; try again"
         raise Problem(ProblemCode.STORAGE_BUSY, detail, retry_after=1)
-    uow.hide(note._replace(sweep_at=uow.now + OWN_SECONDS))
+    uow.pending.hidden.append(note._replace(sweep_at=uow.now + OWN_SECONDS))
 
 
 def refuse_erasing(session: SessionRow, trajectory: str | None = None) -> None:
@@ -129,21 +130,15 @@ class WorkState:
 
     def copied(self) -> "WorkState":
         """Return a copy that can be worked on while this one stays as it is."""
-        agent = self.agent.agent
+        agent, done = self.agent.agent, self.effects
         learns = agent.learns_within_epoch
-        live = LiveAgent(deepcopy(agent) if learns else agent, self.agent.n_estimates, None)
-        return WorkState(
-            copied_session(self.session),
-            replace(self.trajectory),
-            live,
-            self.now,
-            Effects(
-                due=dict(self.effects.due),
-                seconds=dict(self.effects.seconds),
-                timed=dict(self.effects.timed),
-            ),
-            self.has_learned,
-            list(self.fits),
+        return replace(
+            self,
+            session=copied_session(self.session),
+            trajectory=replace(self.trajectory),
+            agent=LiveAgent(deepcopy(agent) if learns else agent, self.agent.n_estimates, None),
+            effects=Effects({**done.due}, {**done.seconds}, timed={**done.timed}),
+            fits=list(self.fits),
         )
 
     def show_in(self, session: SessionRow) -> None:

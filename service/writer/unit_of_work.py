@@ -6,12 +6,9 @@ from typing import Generic, TypeVar
 from pydantic_core import to_json
 
 from service.session.records import (
-    ApiKey,
-    AuditRow,
     DecisionRow,
     EstimateRow,
     HiddenRows,
-    KeptSumsRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -182,6 +179,12 @@ class UnitOfWork:
         self._save_learned()
         return self.stored.agent_state(key)
 
+    @property
+    def pending(self) -> Changes:
+        """What the batch will write, for a command to add to: to ask for it is to write."""
+        self.n_writes += 1
+        return self._changes
+
     def add_session(self, session: SessionRow) -> None:
         """Store a new session."""
         self.n_writes += 1
@@ -209,11 +212,6 @@ class UnitOfWork:
         self.n_writes += 1
         self._learned.add(key)
 
-    def save_state(self, key: SessionKey, state: str) -> None:
-        """Store the state of an agent that this batch does not use, as JSON."""
-        self.n_writes += 1
-        self._changes.states[key] = state
-
     def write_rows(self, changes: Changes) -> None:
         """Write rows that no command of this batch reads."""
         self.n_writes += 1
@@ -240,16 +238,12 @@ class UnitOfWork:
         self.n_writes += 1
         self._changes.estimates.append(estimate)
 
-    def keep_sums(self, sums: KeptSumsRow) -> None:
-        """Store the moments of a session's past, beside an estimate."""
-        self._changes.sums.append(sums)
-
     def delete_session(self, session: SessionRow) -> None:
         """Delete a session; its rows are hidden, and a sweep erases them."""
         self.flush()
         self.n_writes += 1
         self._changes.deleted.append(session.key)
-        self.hide(HiddenRows(*session.key, None, 0, None, self.now))
+        self._changes.hidden.append(HiddenRows(*session.key, None, 0, None, self.now))
         self.flush()
         self._known.forget(session.key)
         self._measured = {k: v for k, v in self._measured.items() if k[:2] != session.key}
@@ -262,11 +256,6 @@ class UnitOfWork:
         self.flush()
         self._reader()  # raises where it may not block
         return self._transaction.hidden_rows(key)
-
-    def hide(self, hidden: HiddenRows) -> None:
-        """Note, or note anew, which rows of a session no reader sees."""
-        self.n_writes += 1
-        self._changes.hidden.append(hidden)
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete some hidden rows; see `Transaction.erase`."""
@@ -285,31 +274,6 @@ class UnitOfWork:
         self._known.forget_rounds(key)
         self._measured = {k: v for k, v in self._measured.items() if k[:2] != key}
         return self._transaction.drop(key, to, n_kept, cursor)
-
-    def forget_hidden(self, key: SessionKey) -> None:
-        """Drop the note of a session's hidden rows: they are erased, or every reader sees them."""
-        self.n_writes += 1
-        self._changes.swept.append(key)
-
-    def save_api_key(self, key: ApiKey) -> None:
-        """Store a new API key, its revocation, or an earlier expiry."""
-        self.n_writes += 1
-        self._changes.api_keys.append(key)
-
-    def use_api_key(self, tenant: str, key_id: str, at: float) -> None:
-        """Store when an API key was last used."""
-        self.n_writes += 1
-        self._changes.used_keys.append((tenant, key_id, at))
-
-    def add_audit(self, entry: AuditRow) -> None:
-        """Store an entry of the audit log."""
-        self.n_writes += 1
-        self._changes.audit.append(entry)
-
-    def forget_audit(self, last_id: str) -> None:
-        """Delete the entries of the audit log up to this id, of all tenants."""
-        self.n_writes += 1
-        self._changes.audit_gone = last_id
 
     def flush(self) -> None:
         """Write the buffered changes, so that `stored` sees them.

@@ -28,7 +28,8 @@ class AddEntries(Command[None]):
             at = time.time() - self.days * DAY
             entry_id = f"{round(at * 1e6):014x}{i:09x}"
             tenant = ("", "acme")[i % 2]
-            uow.add_audit(AuditRow(tenant, entry_id, at, None, None, "test", f"{i}", "{}"))
+            entry = AuditRow(tenant, entry_id, at, None, None, "test", f"{i}", "{}")
+            uow.pending.audit.append(entry)
 
 
 async def test_entries_of_the_audit_log_go_when_they_are_too_old(serve: Serve) -> None:

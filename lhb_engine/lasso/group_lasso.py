@@ -31,44 +31,20 @@ ROUNDING = 8 * float(np.finfo(float).eps)  # times |X| |y|: what rounding leaves
 
 @dataclass(frozen=True)
 class GroupLassoResult:
-    """Result of a solve.
+    """Result of a solve."""
 
-    Attributes
-    ----------
-    phi : (n_lags, dim) array
-    intercept : float
-        Baseline per round, 0 unless fitted.
-    controls : (n_controls,) array
-        Coefficients of the unpenalised columns.
-    gap : float
-        Duality gap relative to the objective at phi = 0.
-    n_iterations : int
-        Working-set passes plus FISTA iterations.
-    converged : bool
-        Whether `gap` is within the tolerance.
-    """
-
-    phi: Floats
-    intercept: float
-    controls: Floats
-    gap: float
-    n_iterations: int
-    converged: bool
+    phi: Floats  # (n_lags, dim)
+    intercept: float  # baseline per round, 0 unless fitted
+    controls: Floats  # (n_controls,): coefficients of the unpenalised columns
+    gap: float  # duality gap relative to the objective at phi = 0
+    n_iterations: int  # working-set passes plus FISTA iterations
+    converged: bool  # whether `gap` is within the tolerance
 
 
 def lambda_max(design: LaggedDesign, y: Floats, *, fit_intercept: bool = False) -> float:
     """Compute the smallest lam whose solution is zero: max_k |X_k' y| / n, after centring.
 
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    fit_intercept : bool
-
-    Returns
-    -------
-    float
-        In units of y times units of the contexts.
+    `y` is (n_rows,); lam is in units of y times units of the contexts.
     """
     return GroupLasso(design, y, fit_intercept=fit_intercept).lambda_max
 

@@ -21,24 +21,13 @@ _TRUTH, _CONTEXTS, _NOISE, _WEATHER = 0, 1, 2, 6
 
 
 def lag_weights(pattern: str, horizon: int, sparsity: int, rng: np.random.Generator) -> Floats:
-    """Draw lag weights w >= 0 with sum 1, a (horizon,) array.
+    """Draw lag weights w >= 0 with sum 1, a (horizon,) array with s = `sparsity` nonzeros.
 
-    Parameters
-    ----------
-    pattern : str
-        "flat": equal. "spiking": ceil(0.2 s) of them are 20 times the rest. "random": uniform
-        on (0, 1). "single": one nonzero, whatever `sparsity`. "early_mass", "late_mass": equal,
-        all within the first 0.3 h or the last 0.6 h lags.
-    horizon : int
-        Number of lags h.
-    sparsity : int
-        Number of nonzeros s; the support is uniform over the allowed lags.
-    rng : Generator
+    Patterns: "flat": equal. "spiking": ceil(0.2 s) of them are 20 times the rest. "random": uniform
+    on (0, 1). "single": one nonzero, whatever `sparsity`. "early_mass", "late_mass": equal, all
+    within the first 0.3 h or the last 0.6 h lags. The support is uniform over the allowed lags.
 
-    Raises
-    ------
-    ValueError
-        Unknown pattern, or more nonzeros than lags allowed.
+    Raises ValueError for an unknown pattern, or more nonzeros than lags allowed.
     """
     if pattern not in PATTERNS:
         raise ValueError(f"pattern: {pattern!r} is none of {', '.join(PATTERNS)}")
@@ -66,21 +55,14 @@ class LongHorizonEnvironment:
 
     Parameters
     ----------
-    theta : (dim,) array
-        True arm parameter.
-    weights : (horizon,) array
-        True lag weights w.
+    theta, weights : (dim,) and (horizon,) arrays
+        The truth: arm parameter, and lag weights w.
     n_arms : int
-        Arms K per round.
+        Arms K per round; at least 1.
     noise : float
-        Standard deviation of the Gaussian noise eps, in units of reward.
+        Standard deviation of the Gaussian noise eps, in units of reward; not negative.
     seed : int
         Seed of the context and noise streams.
-
-    Raises
-    ------
-    ValueError
-        No arm, or negative noise.
     """
 
     def __init__(
@@ -112,21 +94,7 @@ class LongHorizonEnvironment:
         """Draw a world: theta uniform on the unit sphere, w by `lag_weights`.
 
         The truth depends only on `seed`, `dim`, `horizon`, `pattern` and `sparsity`, not on the
-        noise or the number of arms.
-
-        Parameters
-        ----------
-        dim, horizon : int
-            Numbers in a context; number of lags.
-        n_arms, noise, seed
-            As in the class.
-        pattern, sparsity
-            As in `lag_weights`.
-
-        Raises
-        ------
-        ValueError
-            Unknown pattern, or more nonzeros than lags allowed.
+        noise or the number of arms. Raises ValueError as `lag_weights` does.
         """
         rng = np.random.Generator(_stream(seed, _TRUTH))
         direction = rng.standard_normal(dim)
@@ -161,29 +129,16 @@ class LongHorizonEnvironment:
         return np.asarray(out)
 
     def carried(self, contexts: Floats, signals: Floats) -> Floats:
-        """Return what later rewards need of selected contexts, (n, ...).
+        """Return what later rewards need of selected contexts, (n, dim) -> (n, ...).
 
-        Parameters
-        ----------
-        contexts : (n, dim) array
-        signals : (n,) array
-            Theirs: what this world's rewards need.
+        This world's rewards need the contexts' `signals`, (n,).
         """
         return signals
 
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
-        """Compute the rewards of rounds first..last.
+        """Compute the rewards of rounds first..last, (last,) -> (last - first + 1,).
 
-        Parameters
-        ----------
-        signals : (last,) array
-            <xi_t, theta> of the selected contexts of rounds 1..last: what is `carried`.
-        first : int
-            First round whose reward is wanted.
-
-        Returns
-        -------
-        (last - first + 1,) array
+        `signals` are <xi_t, theta> of the selected contexts of rounds 1..last: what is `carried`.
         """
         last = len(signals)
         out = np.zeros(last - first + 1)
@@ -214,15 +169,9 @@ def _stream(seed: int, purpose: int) -> np.random.PCG64:
 
 
 class Weather(LongHorizonEnvironment):
-    """Rewards grow by `effect` times a number from -1 to 1 that is drawn anew for each round.
+    """Rewards grow by `effect` times a number from -1 to 1 that is drawn anew for each round."""
 
-    Attributes
-    ----------
-    effect : float
-        In units of the reward, like the largest effect of an arm, which is 1.
-    """
-
-    effect = 1.0
+    effect = 1.0  # in units of the reward; the largest effect of an arm is 1
 
     def covariates(self, first: int, last: int) -> Floats:
         """Return the numbers of rounds first..last, (n, 1)."""

@@ -55,7 +55,6 @@ def simulate(
         A registered name, or a fresh agent (then without `horizon` and `options`).
     environment : LongHorizonEnvironment
     n_rounds : int
-        Rounds T.
     seed : int
         Seed of the agent's draws; the world has its own.
     horizon : int, optional
@@ -67,16 +66,10 @@ def simulate(
     measure : callable, optional
         Maps the rewards of rounds 1..n to their `Measurements`; by default all are measured.
 
-    Returns
-    -------
-    Simulation
-
     Raises
     ------
-    KeyError
-        Unknown algorithm.
-    OptionError
-        Unknown option, or one out of range.
+    KeyError, OptionError
+        Unknown algorithm; unknown option, or one out of range.
     """
     agent = _agent(algorithm, environment, horizon, options)
     told = bool(agent.covariates.names)
@@ -101,20 +94,9 @@ def simulate_users(
 ) -> Simulation:
     """Play all rounds of all users in one session, a trajectory a user, in order of time.
 
-    A fit knows the rewards that have come in by the time of the next round.
-
-    Parameters
-    ----------
-    algorithm, seed, horizon, options, run_fit
-        As in `simulate`.
-    environment : UserEnvironment
-    transport : Transport, optional
-        What happens to rewards on their way; by default each comes in at once.
-
-    Returns
-    -------
-    Simulation
-        Rounds are in order of time.
+    A fit knows the rewards that have come in by the time of the next round. Parameters are those of
+    `simulate`; `transport` is what happens to rewards on their way, by default each comes in at
+    once.
     """
     agent = _agent(algorithm, environment.world, horizon, options)
     log = _UserLog(environment, seed, transport or Transport())
@@ -212,26 +194,19 @@ class _Log(_Played):
 
     def play(self, agent: Agent, last: int) -> None:
         """Play up to round `last`."""
-        if agent.learns_within_epoch:
-            self._play_rounds(agent, last)
+        learns = agent.learns_within_epoch
+        step = 1 if learns else BLOCK_ROUNDS
         while self.n_played < last:
-            first, stop = self.n_played + 1, min(last, self.n_played + BLOCK_ROUNDS)
-            contexts = self.environment.contexts(first, stop)
-            draws = [Draw(self.seed, TRAJECTORY, t) for t in range(first, stop + 1)]
-            self._record(contexts, agent.choose_block(contexts, draws))
-            self.rewards[first - 1 : stop] = self.environment.rewards(self._carried[:stop], first)
-
-    def _play_rounds(self, agent: Agent, last: int) -> None:
-        """Play up to round `last`; the agent learns from each reward."""
-        first = self.n_played + 1
-        for start in range(first, last + 1, BLOCK_ROUNDS):
-            block = self.environment.contexts(start, min(last, start + BLOCK_ROUNDS - 1))
-            for t, contexts in enumerate(block, start):
-                choice = agent.choose(contexts, Draw(self.seed, TRAJECTORY, t))
-                self._record(contexts[None], np.array([choice.arm]))
-                reward = self.environment.rewards(self._carried[:t], t)[0]
-                self.rewards[t - 1] = reward
-                agent.observe(self.history(), TRAJECTORY, t, float(reward))
+            first = self.n_played + 1
+            block = self.environment.contexts(first, min(last, self.n_played + BLOCK_ROUNDS))
+            for i in range(0, len(block), step):
+                contexts, t = block[i : i + step], first + i
+                stop = self.n_played + len(contexts)
+                draws = [Draw(self.seed, TRAJECTORY, round) for round in range(t, stop + 1)]
+                self._record(contexts, agent.choose_block(contexts, draws))
+                self.rewards[t - 1 : stop] = self.environment.rewards(self._carried[:stop], t)
+                if learns:
+                    agent.observe(self.history(), TRAJECTORY, t, float(self.rewards[t - 1]))
 
     def _record(self, contexts: Floats, arms: Ints) -> None:
         n, start = len(arms), self.n_played

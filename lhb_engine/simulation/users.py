@@ -16,8 +16,9 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 LENGTHS = ("fixed", "geometric", "uniform", "pareto")
 PARETO_INDEX, LONGEST = 2.0, 100  # no user has more than 100 times the mean number of rounds
-_VISITS, _THETAS, _LEVELS = 11, 12, 13  # their streams; the world's own have smaller numbers
-_TRANSPORT = 13  # number of its stream; those of `environment` and `users` are smaller
+# Numbers of streams; the world's own are smaller. Levels and transport have one stream: another
+# number would change the worlds of the benchmarks.
+_VISITS, _THETAS, _LEVELS, _TRANSPORT = 11, 12, 13, 13
 
 
 def user_lengths(law: str, mean: int, n_users: int, rng: np.random.Generator) -> Ints:
@@ -103,22 +104,11 @@ class Visits:
 class UserEnvironment:
     """A world whose rounds are those of many users.
 
-    Parameters
-    ----------
-    world : LongHorizonEnvironment
-        Theta, the lag weights, and the streams of contexts and noise.
-    visits : Visits
-    spread : float
-        How far the users' thetas are from the world's: that of a user is the direction of theta +
-        spread g, with g normal and E|g|^2 = 1. The angle between the two is about atan(spread).
-    levels : float
-        Standard deviation of the users' levels, in units of reward: what all rewards of a user lie
-        above or below the others', whatever is chosen.
-
-    Raises
-    ------
-    ValueError
-        The spread, or the levels' deviation, is negative.
+    `world` has theta, the lag weights, and the streams of contexts and noise. `spread` says how far
+    the users' thetas are from the world's: that of a user is the direction of theta + spread g,
+    with g normal and E|g|^2 = 1. The angle between the two is about atan(spread). `levels` is the
+    standard deviation of the users' levels, in units of reward: what all rewards of a user lie
+    above or below the others', whatever is chosen. Neither may be negative (ValueError).
     """
 
     def __init__(

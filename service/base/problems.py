@@ -115,18 +115,10 @@ class ProblemCode(StrEnum):
 class Problem(Exception):
     """A request that cannot be served, and why.
 
-    Parameters
-    ----------
-    code : ProblemCode
-        Stable, for programs. It determines the HTTP status.
-    detail : str
-        A sentence for people.
-    field : str, optional
-        The offending field, like ``contexts[3][0]``.
-    errors : list, optional
-        Every offence, where there are several: ``{code, field, detail}``.
-    retry_after : int, optional
-        Seconds after which another attempt makes sense.
+    `code` is for programs, and determines the HTTP status; `detail` is a sentence for people.
+    `field` is the offending field, like ``contexts[3][0]``; `errors` are all offences where there
+    are several, each ``{code, field, detail}``. `retry_after` are the seconds after which another
+    attempt makes sense.
     """
 
     def __init__(

@@ -93,15 +93,9 @@ class Names:
         """Turn contexts with names into numbers.
 
         Python's work grows with the columns, and not with the contexts: numpy does the rest.
-
-        Returns
-        -------
-        numbers : (K, dim) array of float64
-        names : Names
-            These, or new ones with the columns that were taken.
-
-        Raises 422 naming the feature: no column is left for it, or it is a number here and a text
-        there.
+        Returns the numbers, (K, dim), and these names, or new ones with the columns that were
+        taken. Raises 422 naming the feature: no column is left for it, or it is a number here and a
+        text there.
         """
         refuse_too_many_numbers(len(contexts), dim, "contexts")
         numbers = np.zeros(len(contexts) * dim)
@@ -211,14 +205,8 @@ class NamedContexts:
     A process that parses a large body makes this, and all that costs time for each label is done
     there: a session turns it into numbers in time that hardly grows with it.
 
-    Attributes
-    ----------
-    n_labels : int
-        Of different labels. They are numbered as they first come.
-    arms, ids : (n,) array of int
-        Of each feature of each arm: the arm, and the label's place.
-    values : (n,) array of float64
-        1 for a category.
+    There are `n_labels` different labels, numbered as they first come. `arms` and `ids`, (n,), are
+    of each feature of each arm: the arm, and the label's number; `values` is 1 for a category.
     """
 
     def __init__(

@@ -45,16 +45,9 @@ def setting(
 ) -> Any:
     """Declare a setting.
 
-    Parameters
-    ----------
-    default : object
-        What a session has that is not told; without one, creation must say it.
-    description : str
-        For the documentation; None: the type has one.
-    changeable, copyable : bool or str
-        Whether PATCH, and a copy, take it; a text describes it there.
-    at_creation : bool
-        Whether creation takes it.
+    A session that is not told has the `default`; without one, creation must say it. `description`
+    is for the documentation; None: the type has one. `at_creation`, `changeable` and `copyable` say
+    whether creation, PATCH and a copy take it; a text describes it there.
     """
     about = {
         "description": description,

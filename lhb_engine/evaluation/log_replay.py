@@ -321,9 +321,9 @@ class LogReplay:
         change = np.zeros(len(block))
         if self.estimate is not None and self.estimate.theta is not None:
             paid = self.estimate.pays
-            known = paid if paid.ndim == 2 else np.outer(paid, self.estimate.theta)
-            phi = np.zeros((max(self.agent.horizon, len(known)), self.agent.dim))
-            phi[: len(known)] = known
+            profile = paid if paid.ndim == 2 else np.outer(paid, self.estimate.theta)
+            phi = np.zeros((max(self.agent.horizon, len(profile)), self.agent.dim))
+            phi[: len(profile)] = profile
             change = np.tensordot(changes[:, self._robust], phi[lags], 2)
         self.robust.add(block.rewards, guess, change, ratios[:, self._robust], batches)
 

@@ -78,14 +78,14 @@ def off_balance(weights: BatchRatio) -> Refusal | None:
     )
 
 
-def supported(found: Interval, lags: tuple[int, ...]) -> Interval | Refusal:
+def supported(interval: Interval, lags: tuple[int, ...]) -> Interval | Refusal:
     """Refuse a value that rests on too little."""
-    if found.effective < LEAST_EFFECTIVE:
+    if interval.effective < LEAST_EFFECTIVE:
         return Refusal(
-            f"effective sample size {found.effective:.1f}, below {LEAST_EFFECTIVE:.0f}: "
+            f"effective sample size {interval.effective:.1f}, below {LEAST_EFFECTIVE:.0f}: "
             f"the agent and the log agree too rarely over lags {list(lags)}"
         )
-    return found
+    return interval
 
 
 class ImportanceWeights:
@@ -199,7 +199,7 @@ class DoublyRobust:
         interval = supported(self._weighed(self.value.interval()), self.lags)
         return interval if isinstance(interval, Refusal) else off_balance(self._weights)
 
-    def _weighed(self, found: Interval) -> Interval:
+    def _weighed(self, interval: Interval) -> Interval:
         """Return an interval with the effective sample size of the weights."""
         effective = self._sum**2 / self._squares if self._squares else 0.0
-        return Interval(found.value, found.low, found.high, effective)
+        return Interval(interval.value, interval.low, interval.high, effective)

@@ -146,12 +146,12 @@ class BlockLasso:
         return ""
 
 
-def _unstandardized(found: RankOne, features: Floats) -> RankOne:
+def _unstandardized(direction: RankOne, features: Floats) -> RankOne:
     """Convert the standardised problem's solution to the given features, theta of unit length."""
-    theta = found.theta / (features / features.max())
+    theta = direction.theta / (features / features.max())
     norm = float(np.sqrt(theta @ theta))
-    weights = found.weights * (norm / float(features.max()))
-    return replace(found, theta=theta / norm, weights=weights)
+    weights = direction.weights * (norm / float(features.max()))
+    return replace(direction, theta=theta / norm, weights=weights)
 
 
 def _condition(design: LaggedDesign, lags: tuple[int, ...]) -> float | None:

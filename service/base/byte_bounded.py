@@ -23,10 +23,10 @@ class ByteBounded(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value of a key, which counts as a use of it, or None."""
-        found = self._held.get(key)
-        if found is not None:
+        value = self._held.get(key)
+        if value is not None:
             self._held.move_to_end(key)
-        return found
+        return value
 
     def keep(self, key: K, value: V, n_bytes: int) -> None:
         """Hold a value of this size, in the place of the key's former one."""

@@ -79,16 +79,16 @@ def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> No
 
 def shown_path(path: str) -> str:
     """Return a path for a log: a key, an event id and a category may be a person's."""
-    found = PERSONAL.match(path)
-    return path if found is None else f"{found[0]}..."
+    start = PERSONAL.match(path)
+    return path if start is None else f"{start[0]}..."
 
 
 def _where_it_was_raised(
     _: Any, __: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     """Replace an exception by its class and its frames: a message may hold what a client sent."""
-    given = event.pop("exc_info", None)
-    error = sys.exc_info()[1] if given is True else given
+    info = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if info is True else info
     raised = []
     while isinstance(error, BaseException):
         frames = traceback.extract_tb(error.__traceback__)

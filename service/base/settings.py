@@ -180,11 +180,11 @@ def variable_of(name: str) -> str:
 
 def unknown_variables() -> list[str]:
     """Return the environment's variables that have the prefix LHB_ but name no setting."""
-    known = known_variables()
+    names = known_variables()
     return sorted(
         name
         for name in os.environ
         if name.upper().startswith("LHB_")
         and not name.startswith(("LHB_TEST_", "LHB_BENCH_"))
-        and name.upper() not in known
+        and name.upper() not in names
     )

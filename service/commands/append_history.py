@@ -85,8 +85,8 @@ class Log:
 
     def told(self, i: int) -> dict[str, float]:
         """Return the i-th round's covariates."""
-        given = {name: values[i] for name, values in self.covariates.items()}
-        return {name: value for name, value in given.items() if value is not None}
+        values_of_round = {name: values[i] for name, values in self.covariates.items()}
+        return {name: value for name, value in values_of_round.items() if value is not None}
 
     def slice_from(self, n: int) -> range:
         """Return the rounds that the slice after n rounds may take."""
@@ -148,9 +148,9 @@ class AppendSlice(Command[Appended | Appending]):
             refuse_erasing(session)  # a long log, too, notes its rows as hidden
             timeline_of(session).refuse_log()
             log.limits.refuse_trajectory(uow, session, log.trajectory_key)
-            known = self._known(uow)
-            if known is not None:
-                return known
+            earlier = self._known(uow)
+            if earlier is not None:
+                return earlier
             refuse_archived(session)
             covariates_text(session, dict.fromkeys(log.covariates, 0.0))  # refuses unknown ones
             contexts, names = numbers_of(session, log.contexts)
@@ -187,14 +187,14 @@ class AppendSlice(Command[Appended | Appending]):
         log, n = self.log, len(self.log.contexts)
         if log.import_id is None:
             return None
-        known = uow.decision_by_event(log.trajectory_key, log.name(0))
-        if known is None:
+        first_decision = uow.decision_by_event(log.trajectory_key, log.name(0))
+        if first_decision is None:
             return None
-        if known.digest != log.digest:
+        if first_decision.digest != log.digest:
             detail = f"import {log.import_id!r} was made already, with another body"
             raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
         n_rewards = sum(value is not None for value in log.rewards)
-        return Appended(known.round, known.round + n - 1, n_rewards, False)
+        return Appended(first_decision.round, first_decision.round + n - 1, n_rewards, False)
 
     def _refuse_known_ids(self, uow: UnitOfWork, rounds: range, first: int) -> None:
         log = self.log
@@ -204,9 +204,9 @@ class AppendSlice(Command[Appended | Appending]):
                 raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
             reward = log.reward(i, first)
             name = None if reward is None else reward.reward_id
-            known = None if name is None else uow.measurement_by_id(log.trajectory_key, name)
-            if known is not None:
-                detail = f"reward {name!r} exists already, for round {known.first_round}"
+            measurement = None if name is None else uow.measurement_by_id(log.trajectory_key, name)
+            if measurement is not None:
+                detail = f"reward {name!r} exists already, for round {measurement.first_round}"
                 raise Problem(ProblemCode.REWARD_CONFLICT, detail, f"rewards[{i}].reward_id")
 
     def _begun(self, uow: UnitOfWork, session: SessionRow) -> WorkState:
@@ -248,16 +248,16 @@ def append_history(
     session's key and this append's token if rounds are left that nobody will show.
     """
     writer = secrets.token_hex(8)
-    found = yield AppendSlice(log, agents, writer)
+    result = yield AppendSlice(log, agents, writer)
     try:
-        while isinstance(found, Appending):
-            found = yield AppendSlice(log, agents, writer, found)
+        while isinstance(result, Appending):
+            result = yield AppendSlice(log, agents, writer, result)
     except Exception:
         yield from sweep(log.key, abandoned_by=writer)
-        found = None
+        result = None
         raise
     finally:
-        if isinstance(found, Appending):
+        if isinstance(result, Appending):
             abandon(log.key, writer)
-    done: Appended = found
+    done: Appended = result
     return done

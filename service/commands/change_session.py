@@ -35,8 +35,8 @@ class ChangeSession(SessionCommand[SessionRow]):
         """Change the session and return it."""
         session = find_session(uow, self.key)
         changed = self._with_options(session)
-        asked = {*self.changes, *(f"options.{name}" for name in self.changes.get("options", {}))}
-        agent = checked_agent(changed, allow_oracles=True, asked=asked)
+        names = {*self.changes, *(f"options.{name}" for name in self.changes.get("options", {}))}
+        agent = checked_agent(changed, allow_oracles=True, asked=names)
         check_memory(session, changed)
         if self.allowed is not None and changed.options != session.options:
             refuse_costly(changed, self.allowed)
@@ -67,19 +67,19 @@ class ChangeSession(SessionCommand[SessionRow]):
         Raises 422 bad_option for an option that makes another model, or has no such value; 409
         limit_reached after too many changes.
         """
-        given = self.changes.get("options", {})
+        new_options = self.changes.get("options", {})
         kind = ALGORITHMS[session.algorithm].options_type
         may = {f.name for f in fields(kind) if f.metadata.get("changeable")}
-        for option in given:
-            if option not in may and given[option] != session.options.get(option):
+        for option in new_options:
+            if option not in may and new_options[option] != session.options.get(option):
                 which = ", ".join(sorted(may)) or "none"
                 detail = f"options that may change are {which}; a copy can have others (.../copy)"
                 raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
-        options = {**session.options, **given}
-        asked = {name: value for name, value in self.changes.items() if name in PLAIN}
+        options = {**session.options, **new_options}
+        settings = {name: value for name, value in self.changes.items() if name in PLAIN}
         asked_trial = self.changes.get("mode"), self.changes.get("guard")
         trial = session.trial.changed(*asked_trial, session.n_rounds, session.n_measurements)
-        changed = replace(session, **{**asked, "options": options, "trial": trial})
+        changed = replace(session, **{**settings, "options": options, "trial": trial})
         if session.revision == MOST_CHANGES and options != session.options:
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")

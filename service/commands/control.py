@@ -26,16 +26,16 @@ def located_control(
     there is no such id: ids differ from server to server.
     """
     wanted = asked["session"]
-    found = uow.session((tenant, wanted)) if has_form_of_id(wanted) else None
+    session = uow.session((tenant, wanted)) if has_form_of_id(wanted) else None
     name = asked.get("name", wanted)
-    if found is None and name is not None and not has_form_of_id(name):
-        found = uow.session_named(tenant, name)
-    if found is None:
+    if session is None and name is not None and not has_form_of_id(name):
+        session = uow.session_named(tenant, name)
+    if session is None:
         detail = f"there is no session {name or wanted!r}, whose agent control is to play"
-    elif found.dim != dim:
-        detail = f"contexts of session {wanted!r} have {found.dim} numbers, not {dim}"
+    elif session.dim != dim:
+        detail = f"contexts of session {wanted!r} have {session.dim} numbers, not {dim}"
     else:
-        return {"session": found.id, "name": found.name}
+        return {"session": session.id, "name": session.name}
     raise Problem(ProblemCode.BAD_OPTION, detail, "holdout.policy.session")
 
 

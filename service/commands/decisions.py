@@ -100,9 +100,9 @@ class Decide(SessionCommand[Taken | Blocked]):
         refuse_erasing(session, self.trajectory)
         key = (*self.key, self.trajectory)
         if self.event_id is not None:
-            known = uow.decision_by_event(key, self.event_id)
-            if known is not None:
-                return self._again(known)
+            earlier = uow.decision_by_event(key, self.event_id)
+            if earlier is not None:
+                return self._again(earlier)
         if session.archived_at is not None:
             refuse_archived(session)
         if self.limits.trajectories:
@@ -239,8 +239,8 @@ def request_digest(
         later.pop()
     if at is not None:
         later.append(("at", at))
-    asked = [reward.asked() for reward in rewards]
-    return body_digest(contexts, arm_ids, forced_arm, asked, *later)
+    given_rewards = [reward.asked() for reward in rewards]
+    return body_digest(contexts, arm_ids, forced_arm, given_rewards, *later)
 
 
 def body_digest(contexts: Floats | NamedContexts | None, *parts: object) -> bytes:

@@ -51,15 +51,15 @@ class DropSlice(SessionCommand[DropCursor | None]):
         session = uow.session(self.key)
         if session is None or is_busy(session) or session.swept_to >= self.to:
             return None
-        found = uow.drop(self.key, self.to, n_before(session), self.done)
-        session.n_dropped_rounds += found.n_rounds
-        session.n_dropped_measurements += found.n_measurements
-        session.n_dropped_complete += found.n_complete
-        if found.cursor is None:
+        dropped = uow.drop(self.key, self.to, n_before(session), self.done)
+        session.n_dropped_rounds += dropped.n_rounds
+        session.n_dropped_measurements += dropped.n_measurements
+        session.n_dropped_complete += dropped.n_complete
+        if dropped.cursor is None:
             session.swept_to = self.to
         uow.save(session)
-        count(uow.effects.n_dropped, session.tenant, found.n_rounds)
-        return found.cursor
+        count(uow.effects.n_dropped, session.tenant, dropped.n_rounds)
+        return dropped.cursor
 
 
 def drop_rounds(

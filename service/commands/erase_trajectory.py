@@ -60,13 +60,13 @@ class EraseTrajectory(Command[bool]):
         timeline = timeline_of(session)
         timeline.refuse_erasing(self.trajectory)
         key = (*self.key, self.trajectory)
-        found = uow.trajectory(key)
-        if found.n_decisions == 0:
+        trajectory = uow.trajectory(key)
+        if trajectory.n_decisions == 0:
             return False
         stored = uow.stored
-        n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
-        n_rounds = rounds_left(stored, session, found)
-        n_measurements = measurements_left(stored, session, found)
+        n_voids = len(stored.voids_of(key, 1, trajectory.n_rounds))  # they have positions, too
+        n_rounds = rounds_left(stored, session, trajectory)
+        n_measurements = measurements_left(stored, session, trajectory)
         changes = timeline.without(key)
         if has_only_sums(session):  # dropped rows are in no place but these
             sums = _sums_without(stored, session, self.trajectory)
@@ -78,7 +78,7 @@ class EraseTrajectory(Command[bool]):
         session.n_erased_rounds += n_rounds
         session.n_erased_measurements += n_measurements + n_voids
         uow.save(session)
-        changes.lift_sums += lift_sums_without(stored, session, found)
+        changes.lift_sums += lift_sums_without(stored, session, trajectory)
         uow.write_rows(changes)
         uow.pending.hidden.append(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
         fit_anew(uow, session)

@@ -75,9 +75,9 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
         spec = SessionSpec.of({k: value for k, value in self.request.items() if k != "name"})
         request = canonical({"name": name, **spec.given})
         if name is not None:
-            known = self._known(uow, name, request)
-            if known is not None:
-                return known, False
+            session_before = self._known(uow, name, request)
+            if session_before is not None:
+                return session_before, False
             refuse_id_as_name(name)
         session = self._session(uow, name, spec, request)
         self.limits.refuse_session(uow, session)
@@ -144,9 +144,9 @@ class DeleteSession(SessionCommand[None]):
 
 def first_names(spec: SessionSpec) -> Names:
     """Return the names that a new session is given, which are checked."""
-    given: Any = {"columns": spec.features or (), "categories": spec.categories, "arms": spec.arms}
-    check_names(given, spec.dim)
-    names = Names(**given)
+    parts: Any = {"columns": spec.features or (), "categories": spec.categories, "arms": spec.arms}
+    check_names(parts, spec.dim)
+    names = Names(**parts)
     return names if names.are_given else NO_NAMES
 
 

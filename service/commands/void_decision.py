@@ -52,9 +52,9 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
                 refuse_dropped(session, None, f"round {number}", "event_id")
             detail = no_event(session, self.trajectory, self.event_id)
             raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
-        known = uow.stored.voids_of(key, decision.round, decision.round)
-        if known:
-            return decision, known[0]
+        voids = uow.stored.voids_of(key, decision.round, decision.round)
+        if voids:
+            return decision, voids[0]
         refuse_archived(session)
         if not ALGORITHMS[session.algorithm].takes_corrections:
             detail = f"{session.algorithm} may have learned from the decision, and keeps no past"

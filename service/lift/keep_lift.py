@@ -49,11 +49,11 @@ class KeepLift(SessionCommand[Kept]):
 
     def _trips(self, uow: UnitOfWork, session: SessionRow, trial: Trial) -> bool:
         """Trip the guard if lift lies below zero; return whether it did."""
-        found = self.step.sums.lift(trial)
-        if isinstance(found, Refusal) or found.high >= 0.0:
+        lift = self.step.sums.lift(trial)
+        if isinstance(lift, Refusal) or lift.high >= 0.0:
             return False
         session.trial = replace(trial, guard="tripped")
         uow.save(session)
-        about = {"difference": found.difference, "low": found.low, "high": found.high}
+        about = {"difference": lift.difference, "low": lift.low, "high": lift.high}
         note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
         return True

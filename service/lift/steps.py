@@ -39,9 +39,9 @@ class Step:
 
 def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
     """Return the stored sums of the session's comparison; if there are none, new ones."""
-    found, trial = reader.lift_sums(session.key), session.trial
-    if found is not None and found.since == trial.since:
-        return found
+    row, trial = reader.lift_sums(session.key), session.trial
+    if row is not None and row.since == trial.since:
+        return row
     began = trial.since, trial.since, trial.since_reward
     return LiftSumsRow(*session.key, *began, LiftSums().dumps())
 
@@ -54,8 +54,8 @@ def lift_sums_without(
     if row is None:
         return []
     sums, name = LiftSums.loads(row.sums), trajectory.key
-    asked = [(name, block) for block in range(block_of(name, trajectory.n_rounds, horizon) + 1)]
-    units = reader.lift_units(session.key, trial.since, asked)  # none if the sums are older
+    places = [(name, block) for block in range(block_of(name, trajectory.n_rounds, horizon) + 1)]
+    units = reader.lift_units(session.key, trial.since, places)  # none if the sums are older
     for (_, block), unit in units.items():
         round = max(0, block - 1) * block_rounds(horizon) + 1
         sums.move(trial.group(session.seed, name, round, horizon), totals_of(unit), NOTHING)
@@ -98,8 +98,8 @@ def _add_rewards(
         until = taken[-1][4]
     earlier = _replaced(reader, session, taken, until)
     ranges = sorted({row[:3] for row in taken if row[2] - row[1] < MOST_SPAN})
-    found = reader.played_in(session.key, ranges, session.n_rounds)
-    rounds = {(row.trajectory, row.round): row for row in found}
+    played = reader.played_in(session.key, ranges, session.n_rounds)
+    rounds = {(row.trajectory, row.round): row for row in played}
     for trajectory, first, last, value, position, replaces in taken:
         if last - first >= MOST_SPAN:
             adding.sums.n_left_out += replaces is None
@@ -116,17 +116,17 @@ def _replaced(
     reader: Reader, session: SessionRow, rows: list[MeasuredRow], until: int
 ) -> dict[int, float]:
     """Return the value that each correction among these rows replaces, by its position."""
-    asked = sorted({(row[0], row[1], row[1]) for row in rows if row[5] is not None})
-    if not asked:
+    ranges = sorted({(row[0], row[1], row[1]) for row in rows if row[5] is not None})
+    if not ranges:
         return {}
-    known = sorted(reader.measurements_in(session.key, asked, until), key=lambda row: row[4])
+    measured = sorted(reader.measurements_in(session.key, ranges, until), key=lambda row: row[4])
     in_force: dict[int, float] = {}
-    found = {}
-    for *_, value, position, replaces in known:
+    replaced = {}
+    for *_, value, position, replaces in measured:
         if replaces is not None:
-            found[position] = in_force[replaces]
+            replaced[position] = in_force[replaces]
         in_force[position if replaces is None else replaces] = value
-    return found
+    return replaced
 
 
 class _Adding:
@@ -233,10 +233,10 @@ def _mean(scores: bytes | None) -> float:
 def _move(reader: Reader, session: SessionRow, adding: _Adding, since: int) -> list[LiftUnitRow]:
     """Add the changes to the totals of their units, and return the units' rows."""
     places = sorted({(trajectory, block) for _, trajectory, block in adding.changes})
-    known = reader.lift_units(session.key, since, places) if places else {}
+    stored = reader.lift_units(session.key, since, places) if places else {}
     rows = []
     for (group, trajectory, block), change in adding.changes.items():
-        row = known.get((trajectory, block))
+        row = stored.get((trajectory, block))
         before = NOTHING if row is None else totals_of(row)
         after = _sum(before, change)
         adding.sums.move(group, before, after)

@@ -100,10 +100,10 @@ class LiftSums:
         last = self.points[-1][0] if self.points else 0.0
         if self.rounds < max(1.0, last * POINT_EVERY):
             return
-        found = self.lift(trial)
-        if isinstance(found, Refusal):
+        lift = self.lift(trial)
+        if isinstance(lift, Refusal):
             return
-        self.points.append([self.rounds, found.difference, found.low, found.high, now])
+        self.points.append([self.rounds, lift.difference, lift.low, lift.high, now])
         if len(self.points) > MOST_POINTS:
             self.points = self.points[1::2]
 

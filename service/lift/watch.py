@@ -75,9 +75,9 @@ class LiftWatch:
             with self._service.store.reader() as reader:
                 return reader.unsummed(self._last, MOST_SESSIONS)
 
-        found = await self._service.read(read)
-        self._last = found[-1] if len(found) == MOST_SESSIONS else ("", "")
-        for key in found:
+        keys = await self._service.read(read)
+        self._last = keys[-1] if len(keys) == MOST_SESSIONS else ("", "")
+        for key in keys:
             try:
                 await sum_up(self._service, key)
             except Unavailable:

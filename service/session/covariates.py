@@ -28,12 +28,12 @@ def covariates_text(
     names = names_of_covariates(session)
     for name in given:
         if name not in names:
-            known = f"its covariates are {', '.join(names)}" if names else "it has no covariates"
-            detail = f"the session has no covariate {name!r}: {known}"
+            which = f"its covariates are {', '.join(names)}" if names else "it has no covariates"
+            detail = f"the session has no covariate {name!r}: {which}"
             raise Problem(ProblemCode.UNKNOWN_FIELD, detail, f"{prefix}covariates.{name}")
     # -0.0 equals 0.0
-    said = {name: given[name] + 0.0 for name in names if name in given}
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    values = {name: given[name] + 0.0 for name in names if name in given}
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
 def in_order(given: Mapping[str, float] | None) -> list[tuple[str, float]] | None:
@@ -43,8 +43,8 @@ def in_order(given: Mapping[str, float] | None) -> list[tuple[str, float]] | Non
 
 def given_covariates(texts: Iterable[str | None]) -> dict[str, float] | None:
     """Return what rows store, of each covariate the last one; None if they store nothing."""
-    said: dict[str, float] = {}
+    values: dict[str, float] = {}
     for text in texts:
         if text is not None:
-            said |= json.loads(text)
-    return said or None
+            values |= json.loads(text)
+    return values or None

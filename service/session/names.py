@@ -72,8 +72,8 @@ class Names:
     @cached_property
     def text(self) -> str | None:
         """The stored JSON text; None where nothing is given."""
-        given = {"columns": self.columns, "categories": self.categories, "arms": self.arms}
-        return json.dumps(given, separators=(",", ":")) if self.are_given else None
+        parts = {"columns": self.columns, "categories": self.categories, "arms": self.arms}
+        return json.dumps(parts, separators=(",", ":")) if self.are_given else None
 
     @property
     def n_bytes(self) -> int:
@@ -137,10 +137,10 @@ class Names:
             return columns, signs, self
         order = contexts.order
         places = np.searchsorted(numbers, listed, sorter=order)
-        found = order[np.minimum(places, len(order) - 1)]
-        is_there = numbers[found] == listed
-        columns[found[is_there]] = np.flatnonzero(is_there)
-        signs[found[is_there]] = 1.0
+        labels = order[np.minimum(places, len(order) - 1)]
+        is_there = numbers[labels] == listed
+        columns[labels[is_there]] = np.flatnonzero(is_there)
+        signs[labels[is_there]] = 1.0
         return columns, signs, self
 
     def without(self, label: str) -> "Names":
@@ -295,13 +295,13 @@ def names_of(text: str | None) -> Names:
     if text is None:
         return NO_NAMES
     with _lock:
-        found = _parsed.get(text)
-    if found is None:
-        found = Names(**json.loads(text))
+        names = _parsed.get(text)
+    if names is None:
+        names = Names(**json.loads(text))
         with _lock:
-            _parsed.keep(text, found, found.n_bytes)
+            _parsed.keep(text, names, names.n_bytes)
             _parsed.trim()
-    return found
+    return names
 
 
 def refuse_too_many_numbers(n_arms: int, dim: int, field: str) -> None:
@@ -330,12 +330,12 @@ def columns_of(numbers: NDArray[np.uint64], n_columns: int) -> tuple[NDArray[np.
     return columns, 1.0 - 2.0 * (numbers & np.uint64(1)).astype(np.float64)
 
 
-def check_names(given: Any, dim: int) -> None:
+def check_names(parts: Any, dim: int) -> None:
     """Check what `Names` is made of, as a new session or an imported one gives it.
 
     Raises 422 naming the part: too many columns, a label twice, or none left for categories.
     """
-    columns, arms = list(given["columns"]), given["arms"]
+    columns, arms = list(parts["columns"]), parts["arms"]
     for part, labels in (("features", columns), ("arms", arms or [])):
         if len(set(labels)) < len(labels):
             twice = next(label for i, label in enumerate(labels) if label in labels[:i])
@@ -343,7 +343,7 @@ def check_names(given: Any, dim: int) -> None:
     if len(columns) > min(dim, MOST_COLUMNS):
         detail = f"{len(columns)} features are more than {min(dim, MOST_COLUMNS)} (dim is {dim})"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "features")
-    if given["categories"] == HASHED and len(columns) == dim:
+    if parts["categories"] == HASHED and len(columns) == dim:
         detail = 'categories "hashed" needs a dim beyond the number of features'
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "dim")
 
@@ -353,11 +353,11 @@ def imported_names(text: str | None, dim: int) -> Names:
     if text is None:
         return NO_NAMES
     try:
-        given = STORED.validate_json(text)
-        check_names(given, dim)
-        if any(not FEATURE.fullmatch(one.partition(CATEGORY)[0]) for one in given["columns"]):
+        parts = STORED.validate_json(text)
+        check_names(parts, dim)
+        if any(not FEATURE.fullmatch(one.partition(CATEGORY)[0]) for one in parts["columns"]):
             raise ValueError
-        return Names(**given)
+        return Names(**parts)
     except (ValidationError, ValueError, Problem):
         detail = "not names as a session stores them"
         raise Problem(ProblemCode.INVALID, detail, "names") from None

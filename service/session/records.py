@@ -330,14 +330,14 @@ class EstimateRow(NamedTuple):
     @property
     def inputs(self) -> dict[str, Any]:
         """The manifest, parsed."""
-        found: dict[str, Any] = json.loads(self.manifest)
-        return found
+        manifest: dict[str, Any] = json.loads(self.manifest)
+        return manifest
 
     @property
     def values(self) -> dict[str, Any]:
         """The estimate, parsed; empty where there is none."""
-        found: dict[str, Any] = json.loads(self.estimate or "{}")
-        return found
+        estimate: dict[str, Any] = json.loads(self.estimate or "{}")
+        return estimate
 
 
 class KeptSumsRow(NamedTuple):

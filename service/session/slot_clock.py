@@ -67,8 +67,8 @@ class SlotClock:
     @property
     def text(self) -> str:
         """The stored JSON text."""
-        found = {"slot_seconds": self.slots.seconds, "start": self.slots.start}
-        return json.dumps({**found, "totals": self.totals, "late_slots": self.late_slots})
+        slots = {"slot_seconds": self.slots.seconds, "start": self.slots.start}
+        return json.dumps({**slots, "totals": self.totals, "late_slots": self.late_slots})
 
     @property
     def is_of_all(self) -> bool:
@@ -97,9 +97,9 @@ def clock_of(text: str | None) -> SlotClock | None:
 
 def asked_clock(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all members of a clock that is asked for; its start is in Unix seconds."""
-    asked = {**CLOCK_DEFAULTS, **given}
-    start = asked["start"]
-    return {**asked, "start": start.timestamp() if isinstance(start, datetime) else start}
+    members = {**CLOCK_DEFAULTS, **given}
+    start = members["start"]
+    return {**members, "start": start.timestamp() if isinstance(start, datetime) else start}
 
 
 def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> SlotClock | None:

@@ -137,14 +137,14 @@ class SessionSpec:
     @property
     def plain(self) -> dict[str, Any]:
         """The settings that a row has as they are asked; none is a negative zero."""
-        asked = {name: getattr(self, name) for name in PLAIN}
-        return asked | {n: asked[n] + 0.0 for n in FLOATS if asked[n] is not None}
+        settings = {name: getattr(self, name) for name in PLAIN}
+        return settings | {n: settings[n] + 0.0 for n in FLOATS if settings[n] is not None}
 
     @property
     def given(self) -> dict[str, Any]:
         """The settings that are not as by default, in the order of their declaration."""
-        asked = {one.name: getattr(self, one.name) for one in SETTINGS}
-        return {name: value for name, value in asked.items() if value != DEFAULTS[name]}
+        settings = {one.name: getattr(self, one.name) for one in SETTINGS}
+        return {name: value for name, value in settings.items() if value != DEFAULTS[name]}
 
 
 SETTINGS: tuple[Field[Any], ...] = fields(SessionSpec)
@@ -171,9 +171,9 @@ PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(Settings))
 def members(where: Literal["at_creation", "changeable", "copyable"]) -> Iterator[tuple[str, Any]]:
     """Yield name and type, with description, of each setting that a body takes."""
     for one in SETTINGS:
-        said = one.metadata[where]
-        if said:
-            text = said if isinstance(said, str) else one.metadata["description"]
+        declared = one.metadata[where]
+        if declared:
+            text = declared if isinstance(declared, str) else one.metadata["description"]
             kind = TYPES[one.name]
             # no seed of a copy is null: it has its source's
             kind = Seed if kind == Seed | None and where == "copyable" else kind

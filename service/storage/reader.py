@@ -148,12 +148,12 @@ class Reader(ABC):
         """Return a decision by its event id (the client's or the server's), or None."""
         number = number_in(event_id)
         if number is None:
-            found = self.decision_by_event(key, event_id)
+            row = self.decision_by_event(key, event_id)
         else:
-            found = self.decision_by_number(key, number)
-        if found is None or found.event_id != event_id or found.round > self._shown_until(key):
+            row = self.decision_by_number(key, number)
+        if row is None or row.event_id != event_id or row.round > self._shown_until(key):
             return None
-        return found
+        return row
 
     def _shown_until(self, key: TrajectoryKey) -> int:
         """Return the last round that may be shown: a log is hidden until it is whole."""
@@ -312,8 +312,8 @@ class Reader(ABC):
 
     def first_replaced(self, key: SessionKey, position: int, known: int) -> int | None:
         """Return the least position that corrections at `position` + 1 to `known` replace."""
-        found: int | None = self._one("replaced", *key, position, known)[0]
-        return found
+        position_replaced: int | None = self._one("replaced", *key, position, known)[0]
+        return position_replaced
 
     def measurements_in(
         self, key: SessionKey, ranges: list[Range], known: int
@@ -365,8 +365,8 @@ class Reader(ABC):
 
     def oldest_measured(self, key: SessionKey, after: int, until: int) -> int | None:
         """Return the least position of a first round of measurements `after` + 1 to `until`."""
-        found: int | None = self._one("oldest_measured", *key, after, until)[0]
-        return found
+        oldest: int | None = self._one("oldest_measured", *key, after, until)[0]
+        return oldest
 
     def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:
         """Return when the first round from a position on began.
@@ -383,8 +383,8 @@ class Reader(ABC):
 
     def first_left(self, key: TrajectoryKey) -> int | None:
         """Return the first round of a trajectory whose row is there, or None."""
-        found: int | None = self._one("first_left", *key)[0]
-        return found
+        round: int | None = self._one("first_left", *key)[0]
+        return round
 
     def played(self, key: SessionKey, first: int, last: int) -> list[PlayedRound]:
         """Return the rounds of a trial at positions first..last, in order of position."""
@@ -403,10 +403,10 @@ class Reader(ABC):
         self, key: SessionKey, since: int, units: list[tuple[str, int]]
     ) -> dict[tuple[str, int], LiftUnitRow]:
         """Return the totals of those of these units (trajectory, block) that have any."""
-        asked = json.dumps([(trajectory, block, 0) for trajectory, block in units])
-        rows = self._all("lift_units", *key, asked, since)
-        found = (LiftUnitRow(*key, since, *row) for row in rows)
-        return {(one.trajectory, one.block): one for one in found}
+        places = json.dumps([(trajectory, block, 0) for trajectory, block in units])
+        rows = self._all("lift_units", *key, places, since)
+        totals = (LiftUnitRow(*key, since, *row) for row in rows)
+        return {(one.trajectory, one.block): one for one in totals}
 
     def unsummed(self, after: SessionKey, limit: int) -> list[SessionKey]:
         """Return sessions with a trial whose latest rounds or rewards are in no sums yet.

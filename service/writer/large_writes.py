@@ -61,8 +61,8 @@ class Slices:
                         command = write.send(result)
                     await asyncio.sleep(time.monotonic() - began)
         except StopIteration as done:
-            found: Result = done.value
-            return found
+            outcome: Result = done.value
+            return outcome
         finally:
             write.close()
 
@@ -169,10 +169,10 @@ class HiddenWork(UnitOfWork):
 
     def __init__(self, uow: UnitOfWork, state: WorkState) -> None:
         uow.flush()
-        known = copy(uow._known)
-        known.sessions = {state.session.key: state.session}
-        known.trajectories = {state.trajectory_key: state.trajectory}
-        super().__init__(uow._transaction, known, state.now)
+        rows = copy(uow._known)
+        rows.sessions = {state.session.key: state.session}
+        rows.trajectories = {state.trajectory_key: state.trajectory}
+        super().__init__(uow._transaction, rows, state.now)
         self._measured = uow._measured
         self._batch_uow = uow
         self._state = state

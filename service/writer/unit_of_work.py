@@ -113,21 +113,21 @@ class UnitOfWork:
 
     def unlocked_session(self, key: SessionKey) -> SessionRow | None:
         """Return a session that is only read, as this batch has it or else as it is stored."""
-        known = self._known.sessions.get(key)
-        return known if known is not None else self._reader().session(key)
+        session = self._known.sessions.get(key)
+        return session if session is not None else self._reader().session(key)
 
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """Return the session with this name, locked, or None."""
-        found = self.stored.session_named(tenant, name)
-        return None if found is None else self.session(found.key)
+        session = self.stored.session_named(tenant, name)
+        return None if session is None else self.session(session.key)
 
     def trajectory(self, key: TrajectoryKey) -> TrajectoryRow:
         """Return the trajectory; a new one, not yet stored, if there is none."""
         rows = self._known.trajectories
         if key not in rows:
             self._fetch(Keys(trajectories={key}))
-        found = rows[key] = rows[key] or TrajectoryRow(*key)
-        return found
+        trajectory = rows[key] = rows[key] or TrajectoryRow(*key)
+        return trajectory
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """Return the decision with an event id, the client's or the server's, or None."""
@@ -137,8 +137,8 @@ class UnitOfWork:
                 return None
             if (key, number) not in self._known.numbers:
                 self._fetch(Keys(numbers={(key, number)}))
-            found = self._known.numbers[key, number]
-            return found if found is not None and found.client_event_id is None else None
+            decision = self._known.numbers[key, number]
+            return decision if decision is not None and decision.client_event_id is None else None
         if (key, event_id) not in self._known.events:
             self._fetch(Keys(events={(key, event_id)}))
         return self._known.events[key, event_id]

@@ -73,8 +73,8 @@ def bounded(
                     raise psycopg.OperationalError(f"no answer within {seconds:.0f} s")
             wait = exchange.send(ready)
     except StopIteration as done:
-        found: Found = done.value
-        return found
+        answer: Found = done.value
+        return answer
 
 
 class BoundedConnection(psycopg.Connection[TupleRow]):
@@ -83,12 +83,12 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
     def wait(self, gen: Generator[Any, Any, Found], *how: Any, **more: Any) -> Found:
         """Run a generator of the driver."""
         try:
-            found: Found = super().wait(bounded(gen), *how, **more)
+            answer: Found = super().wait(bounded(gen), *how, **more)
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
                 self.close()
             raise
-        return found
+        return answer
 
 
 @contextmanager

@@ -32,8 +32,8 @@ def tables_of(connection: Connection) -> set[str]:
 def revision_of(connection: Connection) -> str | None:
     """Return the revision of a database's schema, or None if it has none of ours."""
     is_there = connection.execute("select to_regclass('schema_revision') is not null").fetchone()
-    found = connection.execute(REVISION).fetchone() if is_there == (True,) else None
-    return None if found is None else found[0]
+    row = connection.execute(REVISION).fetchone() if is_there == (True,) else None
+    return None if row is None else row[0]
 
 
 def migrate(url: str, schema: Schema) -> str | None:
@@ -52,14 +52,14 @@ def back_up(url: str, target: Path) -> tuple[str, int]:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         if revision_of(connection) is None:
             raise Refused("the database is not of this program")
-        found = _contents(connection)
+        contents = _contents(connection)
         moment = connection.execute("select pg_export_snapshot()").fetchone()
         assert moment is not None
         dump = tool("pg_dump", connection.info.server_version // 10000)
         how = ("--format=custom", f"--snapshot={moment[0]}", f"--file={target}")
         run(dump, url, *how, *BARE)
     run(dump.with_name("pg_restore"), None, "--file=/dev/null", str(target))  # reads it whole
-    return found
+    return contents
 
 
 def restore(source: Path, url: str) -> tuple[str, int]:

@@ -63,16 +63,16 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     `changing` are the columns that `update_session` sets. Their values start at ``$3``, after the
     session's key.
     """
-    found = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
+    texts = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
     kept = COLUMNS["trajectories"][3:]
-    found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
-    found["not_erasing"] = NOT_ERASING
-    found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
-    found["played"] = PLAYED
-    found["summed_slots"] = ", ".join(f"s.{name}" for name in COLUMNS["slot_sums"])
+    texts["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
+    texts["not_erasing"] = NOT_ERASING
+    texts["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
+    texts["played"] = PLAYED
+    texts["summed_slots"] = ", ".join(f"s.{name}" for name in COLUMNS["slot_sums"])
     for table in ("estimates", "api_keys", "audit", "hidden_rows", "voids", *SUMS):
-        found[f"{table}_values"] = numbered(len(COLUMNS[table]))
-    return found
+        texts[f"{table}_values"] = numbered(len(COLUMNS[table]))
+    return texts
 
 
 def numbered(n: int) -> str:

@@ -35,16 +35,16 @@ def statements() -> dict[str, str]:
     the entries of deleted rows again, which stay until a vacuum. Both end at a number of rows: at
     an upper bound of several columns PostgreSQL goes on to the end of the trajectory.
     """
-    found = {}
+    texts = {}
     for table, (columns, size) in TABLES.items():
         key, n = ", ".join(columns), len(columns)
         after = ", ".join(f"${3 + j}" for j in range(n))
         rows = f"from {table} where tenant = $1 and session_id = $2 and ({key}) > ({after})"
         rows += f" order by {key} limit ${3 + n}"
         whole = f"tenant, session_id, {key}"
-        found[f"next_{table}"] = f"select {key}, {size} {rows}"
-        found[f"erase_{table}"] = f"delete from {table} where ({whole}) in (select {whole} {rows})"
-    return found
+        texts[f"next_{table}"] = f"select {key}, {size} {rows}"
+        texts[f"erase_{table}"] = f"delete from {table} where ({whole}) in (select {whole} {rows})"
+    return texts
 
 
 class SqlTransaction(ABC):

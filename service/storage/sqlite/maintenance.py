@@ -17,8 +17,8 @@ def revision_of(connection: sqlite3.Connection) -> str | None:
     """Return the revision of a file's schema, or None if it has none of ours."""
     if not connection.execute("pragma table_info(schema_revision)").fetchone():
         return None
-    found = connection.execute(REVISION).fetchone()
-    return None if found is None else found[0]
+    row = connection.execute(REVISION).fetchone()
+    return None if row is None else row[0]
 
 
 def upgrade(connection: sqlite3.Connection, schema: Schema) -> str | None:

@@ -16,6 +16,7 @@ from lhb_engine.evaluation.lift import GroupSums
 from service.api.documentation import SESSION, Routes
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import read_session, timestamp
+from service.lift.exact import nearest
 from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums
 from service.lift.watch import sum_up
@@ -114,8 +115,9 @@ async def _read_summed(
 
 
 def _group(sums: GroupSums) -> dict[str, Any]:
-    reward = float(sums.totals[1]) / sums.rounds if sums.rounds else None
-    return {"n_units": sums.n_trajectories, "n_rounds": round(sums.rounds), "reward": reward}
+    n_rounds, rewards = nearest(sums.totals[0]), nearest(sums.totals[1])
+    reward = rewards / n_rounds if n_rounds else None
+    return {"n_units": sums.n_trajectories, "n_rounds": round(n_rounds), "reward": reward}
 
 
 def _point(point: list[float]) -> dict[str, Any]:

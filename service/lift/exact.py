@@ -1,74 +1,45 @@
-"""Numbers whose sums, differences and products are exact.
+"""Numbers whose sums, differences and products are exact: floats as whole numbers of one unit.
 
-A float is a whole number times a power of two, and so are sums and products of floats. What is
-added can be taken away again: nothing of it is left, however large it was.
+The unit is 2**-1074, the least float above 0, so every float is a whole number of units. A product
+of two is a whole number of the unit's square. What is added can be taken away again: nothing of it
+is left, however large it was.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
-from math import frexp, inf
-from typing import Self
+from math import inf
 
-DIGITS = 53  # of a float
+DIGITS = 1074
+ONE = 1 << DIGITS  # the number 1
 
 
-@dataclass(slots=True)  # not frozen: thousands are made a step
-class Exact:
-    """The number ``whole * 2**power``."""
+def exact(value: float) -> int:
+    """Return a finite float in units."""
+    whole, parts = value.as_integer_ratio()
+    return whole << (DIGITS + 1 - parts.bit_length())  # parts are a power of 2
 
-    whole: int = 0
-    power: int = 0
 
-    @classmethod
-    def of(cls, value: float) -> Self:
-        """Return a finite float."""
-        fraction, power = frexp(value)
-        return cls(int(fraction * 2**DIGITS), power - DIGITS)
+def nearest(number: int) -> float:
+    """Return the nearest float of a number of units; infinity beyond the largest."""
+    try:
+        return number / ONE
+    except OverflowError:
+        return inf if number > 0 else -inf
 
-    @classmethod
-    def loads(cls, text: str) -> Self:
-        """Invert `dumps`."""
-        whole, power = text.split("p")
-        return cls(int(whole, 16), int(power))
 
-    def dumps(self) -> str:
-        """Return the stored text, the same for equal numbers."""
-        if self.whole == 0:
-            return "0p0"
-        zeros = (self.whole & -self.whole).bit_length() - 1
-        return f"{self.whole >> zeros:x}p{self.power + zeros}"
+def fraction(number: int, power: int = 1) -> Fraction:
+    """Return a number of units, or with power 2 of their squares, as a fraction."""
+    return Fraction(number, ONE**power)
 
-    def __add__(self, other: "Exact") -> "Exact":
-        """Return the sum."""
-        if not other.whole:
-            return self
-        more = self.power - other.power
-        if more >= 0:
-            return Exact((self.whole << more) + other.whole, other.power)
-        return Exact(self.whole + (other.whole << -more), self.power)
 
-    def __neg__(self) -> "Exact":
-        """Return the number with the other sign."""
-        return Exact(-self.whole, self.power)
+def dumps(number: int, power: int = 1) -> str:
+    """Return the stored text ``whole p exponent`` of whole * 2**exponent, the whole being odd."""
+    if number == 0:
+        return "0p0"
+    zeros = (number & -number).bit_length() - 1
+    return f"{number >> zeros:x}p{zeros - power * DIGITS}"
 
-    def __sub__(self, other: "Exact") -> "Exact":
-        """Return the difference."""
-        return self + -other if other.whole else self
 
-    def __mul__(self, other: "Exact") -> "Exact":
-        """Return the product."""
-        return Exact(self.whole * other.whole, self.power + other.power)
-
-    @property
-    def fraction(self) -> Fraction:
-        """The number as a fraction."""
-        if self.power >= 0:
-            return Fraction(self.whole << self.power)
-        return Fraction(self.whole, 1 << -self.power)
-
-    def __float__(self) -> float:
-        """Return the nearest float; infinity beyond the largest."""
-        try:
-            return float(self.fraction)
-        except OverflowError:
-            return inf if self.whole > 0 else -inf
+def loads(text: str, power: int = 1) -> int:
+    """Invert `dumps`."""
+    whole, exponent = text.split("p")
+    return int(whole, 16) << (int(exponent) + power * DIGITS)

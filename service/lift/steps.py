@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.lift.exact import Exact
+from service.lift.exact import ONE, dumps, exact, loads, nearest
 from service.lift.sums import GROUPS, NOTHING, LiftSums, Totals
 from service.rounds.closing import closing_of
 from service.session.records import LiftSumsRow, LiftUnitRow, PlayedRound, SessionRow, TrajectoryRow
@@ -21,7 +21,6 @@ from service.storage.reader import MeasuredRow, Reader
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000
 MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out
 Unit = tuple[str, str, int]  # group, trajectory, block
-ZERO, ONE = Exact(), Exact(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def _add_rewards(
         if replaces is None:
             adding.add_reward(value, span)
         else:
-            adding.correct(Exact.of(value) - Exact.of(earlier[position]), span)
+            adding.correct(exact(value) - exact(earlier[position]), span)
     return until
 
 
@@ -143,7 +142,7 @@ class _Adding:
         self._since, self._horizon = since, session.horizon
         closing = closing_of(session)
         self._counts_all = closing.is_by_time
-        self._default = Exact.of(closing.default or 0.0)
+        self._default = exact(closing.default or 0.0)
 
     def add_rounds(self, rows: Iterable[PlayedRound]) -> None:
         """Add decisions."""
@@ -152,33 +151,33 @@ class _Adding:
                 continue
             self._add_shadow(row)
             if self._counts_all:
-                self._add_round(row, ONE)
+                self._add_round(row, 1)
 
     def add_reward(self, value: float, span: list[PlayedRound | None]) -> None:
         """Add a reward over some rounds; it needs one unit to belong to."""
         units = {None if row is None else self._unit(row) for row in span}
         unit = units.pop()
         if not units and unit is not None:
-            reward = Exact.of(value)
+            reward = exact(value)
             for row in span:
                 assert row is not None
                 if self._counts_all:
                     reward -= self._default
                 else:
-                    self._add(unit, (ONE, ZERO, _predicted(row)))
-            self._add(unit, (ZERO, reward, ZERO))
+                    self._add(unit, (ONE, 0, _predicted(row)))
+            self._add(unit, (0, reward, 0))
         elif units:
             self.sums.n_left_out += 1
             for row in span if self._counts_all else ():
                 if row is not None:
-                    self._add_round(row, -ONE)
+                    self._add_round(row, -1)
 
-    def correct(self, more: Exact, span: list[PlayedRound | None]) -> None:
+    def correct(self, more: int, span: list[PlayedRound | None]) -> None:
         """Add what a correction changes of a reward that was added before."""
         units = {None if row is None else self._unit(row) for row in span}
         unit = units.pop()
         if not units and unit is not None:
-            self._add(unit, (ZERO, more, ZERO))
+            self._add(unit, (0, more, 0))
 
     def _unit(self, row: PlayedRound) -> Unit | None:
         """Return the unit that a round counts in.
@@ -192,10 +191,10 @@ class _Adding:
             return None
         return row.played_by, row.trajectory, block
 
-    def _add_round(self, row: PlayedRound, times: Exact) -> None:
+    def _add_round(self, row: PlayedRound, times: int) -> None:
         unit = self._unit(row)
         if unit is not None:
-            self._add(unit, (times, times * self._default, times * _predicted(row)))
+            self._add(unit, (times * ONE, times * self._default, times * _predicted(row)))
 
     def _add(self, unit: Unit, more: Totals) -> None:
         self.changes[unit] = _sum(self.changes[unit], more)
@@ -212,9 +211,9 @@ class _Adding:
             shadow.agent_score += _mean(row.agent_score)
 
 
-def _predicted(row: PlayedRound) -> Exact:
+def _predicted(row: PlayedRound) -> int:
     """Return the mean score of a round's arms, which depends on no choice of this round."""
-    return Exact.of(_mean(row.first_scores)) if row.model_version else ZERO
+    return exact(_mean(row.first_scores)) if row.model_version else 0
 
 
 def _sum(one: Totals, other: Totals) -> Totals:
@@ -223,7 +222,7 @@ def _sum(one: Totals, other: Totals) -> Totals:
 
 def totals_of(row: LiftUnitRow) -> Totals:
     """Return the totals of a stored unit."""
-    return Exact.of(row.rounds), Exact.loads(row.reward), Exact.loads(row.predicted)
+    return exact(row.rounds), loads(row.reward), loads(row.predicted)
 
 
 def _mean(scores: bytes | None) -> float:
@@ -242,5 +241,5 @@ def _move(reader: Reader, session: SessionRow, adding: _Adding, since: int) -> l
         adding.sums.move(group, before, after)
         place = (*session.key, since, trajectory, block)
         rounds, reward, predicted = after
-        rows.append(LiftUnitRow(*place, float(rounds), reward.dumps(), predicted.dumps()))
+        rows.append(LiftUnitRow(*place, nearest(rounds), dumps(reward), dumps(predicted)))
     return rows

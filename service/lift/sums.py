@@ -8,14 +8,14 @@ import numpy as np
 
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums, Lift, lift
-from service.lift.exact import Exact
+from service.lift.exact import dumps, fraction, loads, nearest
 from service.session.trial import Trial
 
 GROUPS = ("agent", "control")
 MOST_POINTS = 200
 POINT_EVERY = 1.02  # the factor by which the measured rounds grow between two points
-Totals = tuple[Exact, Exact, Exact]  # measured rounds, rewards, predicted rewards
-NOTHING: Totals = (Exact(), Exact(), Exact())
+Totals = tuple[int, int, int]  # measured rounds, rewards, predicted rewards: see `exact`
+NOTHING: Totals = (0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class LiftSums:
     def dumps(self) -> str:
         """Return the stored JSON text."""
         groups = {
-            name: [one.n_trajectories, _texts(one.totals), _texts(one.products[UPPER])]
+            name: [one.n_trajectories, _texts(one.totals), _texts(one.products[UPPER], 2)]
             for name, one in self.groups.items()
         }
         shadow = {name: getattr(self.shadow, name) for name in ShadowSums.__slots__}
@@ -64,7 +64,7 @@ class LiftSums:
         """Read a stored text."""
         stored: dict[str, Any] = json.loads(text)
         groups = {
-            name: GroupSums(n, _numbers(totals), _numbers(products)[PLACES])
+            name: GroupSums(n, _numbers(totals), _numbers(products, 2)[PLACES])
             for name, (n, totals, products) in stored["groups"].items()
         }
         shadow = ShadowSums(**stored["shadow"])
@@ -73,11 +73,11 @@ class LiftSums:
     def move(self, group: str, before: Totals, after: Totals) -> None:
         """Replace the totals of a unit by new ones; a unit without measured rounds is none."""
         sums = self.groups[group]
-        old, new = (one if one[0].whole > 0 else NOTHING for one in (before, after))
+        old, new = (one if one[0] > 0 else NOTHING for one in (before, after))
         totals = [now - then for now, then in zip(new, old, strict=True)]
         products = [new[i] * new[j] - old[i] * old[j] for i, j in PAIRS]
         self.groups[group] = GroupSums(
-            sums.n_trajectories + (new[0].whole > 0) - (old[0].whole > 0),
+            sums.n_trajectories + (new[0] > 0) - (old[0] > 0),
             sums.totals + np.array(totals, dtype=object),
             sums.products + np.array(products, dtype=object)[PLACES],
         )
@@ -93,7 +93,7 @@ class LiftSums:
     @property
     def rounds(self) -> float:
         """Measured rounds of both groups."""
-        return sum(self.groups[name].rounds for name in GROUPS)
+        return sum(nearest(self.groups[name].totals[0]) for name in GROUPS)
 
     def add_point(self, trial: Trial, now: float) -> None:
         """Add a point to the line of lift if the rounds have grown enough since the last one."""
@@ -114,25 +114,21 @@ PLACES = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # of each product among th
 
 
 def _no_sums() -> GroupSums:
-    nothing = np.full((3, 3), Exact(), dtype=object)
+    nothing = np.full((3, 3), 0, dtype=object)
     return GroupSums(0, nothing[0], nothing)
 
 
-def _texts(numbers: Any) -> list[str]:
-    return [one.dumps() for one in numbers.tolist()]
+def _texts(numbers: Any, power: int = 1) -> list[str]:
+    return [dumps(one, power) for one in numbers.tolist()]
 
 
-def _numbers(texts: list[str]) -> Any:
-    return np.array([Exact.loads(text) for text in texts], dtype=object)
+def _numbers(texts: list[str], power: int = 1) -> Any:
+    return np.array([loads(text, power) for text in texts], dtype=object)
 
 
 def _used(sums: GroupSums, adjusts: bool) -> GroupSums:
     """Return sums as fractions, without the model's prediction unless it is used."""
     used = np.array([1, 1, int(adjusts)], dtype=object)
-    totals, products = (_fractions(numbers) for numbers in (sums.totals, sums.products))
+    totals = np.array([fraction(one) for one in sums.totals], dtype=object)
+    products = np.array([[fraction(one, 2) for one in row] for row in sums.products], dtype=object)
     return GroupSums(sums.n_trajectories, totals * used, products * np.outer(used, used))
-
-
-def _fractions(numbers: Any) -> Any:
-    flat = [one.fraction for one in numbers.ravel().tolist()]
-    return np.array(flat, dtype=object).reshape(numbers.shape)

@@ -408,7 +408,7 @@ class LiftSumsRow(NamedTuple):
 class LiftUnitRow(NamedTuple):
     """The totals of one unit of a comparison: a trajectory, or a block of the default one.
 
-    Texts are those of `service.lift.exact.Exact`.
+    Texts are those of `service.lift.exact`.
     """
 
     tenant: str

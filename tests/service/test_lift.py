@@ -12,7 +12,7 @@ from service.api.rounds import in_force
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sweep import sweep
 from service.lift import steps
-from service.lift.exact import Exact
+from service.lift.exact import ONE, exact
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import next_step
 from service.lift.sums import NOTHING, LiftSums, Totals
@@ -160,7 +160,7 @@ def test_an_erased_trajectory_leaves_the_sums(
 
 def totals(n_rounds: int, reward: float) -> Totals:
     """Those of a unit without predictions."""
-    return Exact(n_rounds), Exact.of(reward), Exact()
+    return n_rounds * ONE, exact(reward), 0
 
 
 @pytest.mark.parametrize(

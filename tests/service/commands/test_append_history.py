@@ -12,7 +12,7 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Appended, Appending, AppendSlice, Log, append_history
 from service.commands.decisions import Decide
 from service.commands.limits import NO_LIMITS
-from service.lift.exact import Exact
+from service.lift.exact import ONE
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NOTHING, LiftSums
@@ -181,7 +181,7 @@ def test_a_guard_that_trips_while_a_log_is_appended_stays_tripped(harness: Servi
     sums = LiftSums()
     for unit in range(100):
         for group, reward in (("agent", unit % 2), ("control", 100 + unit % 2)):
-            sums.move(group, NOTHING, (Exact(10), Exact(reward), Exact()))
+            sums.move(group, NOTHING, (10 * ONE, reward * ONE, 0))
     kept = harness.run(KeepLift(harness.key, Step(before, sums, 0, 0, [], 0)))
     assert kept.has_tripped
     result = first

@@ -4,7 +4,7 @@ The problem is that of docs/model.md (5.5). Columns without a penalty are projec
 moments (a Schur complement), and the gap (5.8) is that of all lags.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,6 @@ from lhb_engine.lasso.group_lasso import (
     ROUNDING,
     GroupLassoResult,
     checked_start,
-    extrapolated_path,
 )
 from lhb_engine.lasso.normal_equations import GramProblem, NormalEquations, Scratch
 
@@ -98,10 +97,6 @@ class GramLasso:
             )
             n_iterations += more
         return self._result(phi, gap, n_iterations, tol)
-
-    def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
-        """Solve for decreasing lams, each started by extrapolating the last two solutions."""
-        return extrapolated_path(self.solve, lams, tol)
 
     def _by_working_set(self, lam: float, tol: float, phi: Floats) -> tuple[Floats, float, int]:
         """Solve on a few lags, add those that violate optimality, repeat."""

@@ -125,11 +125,9 @@ class ImportanceWeights:
         if why:
             return Refusal(why)
         interval = supported(self._weighted.interval(), self.lags)
-        return (
-            interval
-            if isinstance(interval, Refusal)
-            else off_balance(self._mean_weight) or interval
-        )
+        if isinstance(interval, Refusal):
+            return interval
+        return off_balance(self._mean_weight) or interval
 
     def replay(self) -> Interval | Refusal:
         """Return the mean reward where the policy agrees with a uniform log (Li et al. 2011)."""

@@ -68,6 +68,7 @@ class GramLasso:
         self._part: Floats = np.zeros((0, 0))  # its part of the Gram matrix
         self._step: float | None = None  # the last estimate of its largest eigenvalue
         self._scratch, self._curvature = Scratch(), Curvature()
+        self.most_columns = MOST_COLUMNS
 
     @property
     def entry_rms(self) -> float:
@@ -108,7 +109,7 @@ class GramLasso:
         wanted[self._lags] = False
         self._add(np.flatnonzero(wanted))
         gap, inner, n_passes = np.inf, 0.3 * tol, 0
-        while n_passes < MAX_PASSES and len(self._part) <= MOST_COLUMNS:
+        while n_passes < MAX_PASSES and len(self._part) <= self.most_columns:
             n_passes += 1
             lags = self._lags
             part = GramProblem(
@@ -137,7 +138,7 @@ class GramLasso:
         if len(lags) == 0:
             return
         n_lags = len(self._lags) + len(lags)
-        if 2 * n_lags >= self._n_lags or n_lags * self._dim > MOST_COLUMNS:
+        if 2 * n_lags >= self._n_lags or n_lags * self._dim > self.most_columns:
             self._lags, self._part = np.arange(self._n_lags), self.gram
             return
         old, new = self._columns(self._lags), self._columns(lags)

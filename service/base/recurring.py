@@ -21,8 +21,10 @@ class Recurring:
     before the first.
     """
 
-    def __init__(self, name: str, pause: Callable[[], float]) -> None:
-        self._name, self._pause = name, pause
+    def __init__(
+        self, name: str, pause: Callable[[], float], again_seconds: float = AGAIN_SECONDS
+    ) -> None:
+        self._name, self._pause, self._again_seconds = name, pause, again_seconds
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._told = ("", 0.0)  # why it failed last, and when the log was told
@@ -58,7 +60,7 @@ class Recurring:
         is_foreseen = isinstance(error, Problem)
         reason = str(error) if is_foreseen else type(error).__qualname__
         now = time.monotonic()
-        if reason != self._told[0] or now - self._told[1] >= AGAIN_SECONDS:
+        if reason != self._told[0] or now - self._told[1] >= self._again_seconds:
             log.warning("work_failed", work=self._name, reason=reason, exc_info=not is_foreseen)
             self._told = (reason, now)
 

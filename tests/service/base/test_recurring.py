@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from service.base import recurring
 from service.base.problems import Problem, ProblemCode
-from service.base.recurring import Recurring
+from service.base.recurring import AGAIN_SECONDS, Recurring
 
 pytestmark = pytest.mark.anyio
 BUSY = Problem(ProblemCode.STORAGE_BUSY, "the database is locked")
 
 
-async def do_each(*times: Exception | None) -> list[dict[str, object]]:
+async def do_each(
+    *times: Exception | None, again_seconds: float = AGAIN_SECONDS
+) -> list[dict[str, object]]:
     """The log of work that fails, or not, each time as it is told, and is then done once more."""
     left, is_done = list(times), asyncio.Event()
 
@@ -24,7 +25,7 @@ async def do_each(*times: Exception | None) -> list[dict[str, object]]:
         elif (error := left.pop(0)) is not None:
             raise error
 
-    looks = Recurring("look", lambda: 0.0)
+    looks = Recurring("look", lambda: 0.0, again_seconds)
     with capture_logs() as logs:
         looks.start(work)
         await is_done.wait()
@@ -41,9 +42,8 @@ async def test_it_goes_on_after_any_error_and_tells_once_what_fails_in_a_row() -
     assert [line["exc_info"] for line in logs] == [False, True, True, False]
 
 
-async def test_what_goes_on_failing_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurring, "AGAIN_SECONDS", 0.0)
-    assert len(await do_each(BUSY, BUSY, BUSY)) == 3
+async def test_what_goes_on_failing_is_told_again() -> None:
+    assert len(await do_each(BUSY, BUSY, BUSY, again_seconds=0.0)) == 3
 
 
 async def started(work: Callable[[], Awaitable[None]]) -> Recurring:

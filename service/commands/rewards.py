@@ -1,6 +1,6 @@
 """Taking rewards. All of them are checked first, and written only if every one is valid."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 
 from lhb_engine.agents import ALGORITHMS
@@ -94,7 +94,7 @@ def plan_rewards(
     timeline, closing = timeline_of(session), closing_of(session)
     spans: defaultdict[str, Spans[MeasurementRow]] = defaultdict(Spans)
     ids: dict[tuple[str, str], MeasurementRow] = {}
-    n_planned: Counter[str] = Counter()  # of each trajectory
+    n_planned: defaultdict[str, int] = defaultdict(int)  # of each trajectory
     for i, reward in enumerate(rewards):
         prefix = f"{field}[{i}]." if field else ""
         refuse_erasing(session, reward.trajectory)

@@ -26,7 +26,7 @@ from lhb_engine.design.session_sums import KeptSums, SessionSums
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, Floats, History, Measurements, Trajectory
 from lhb_engine.posterior import fit_data
-from lhb_engine.posterior.fit_data import MomentData, RowData
+from lhb_engine.posterior.fit_data import FitData, RowData
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.simulation.play import simulate
 
@@ -93,7 +93,7 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
         assert isinstance(agent, Anytime)
         again = partial(SummedFit, agent, window, latest, sums)
         whole = _timed(lambda: _direction(again().estimate()), 3)[0]
-    seconds, found = _timed(lambda: fit(MomentData(moments)), 3)
+    seconds, found = _timed(lambda: fit(moments), 3)
     return {
         "horizon": horizon,
         "dim": dim,
@@ -125,7 +125,7 @@ def _drawn(
     return History(len(theta), {"": part}).over(window)
 
 
-def _fit(data: RowData | MomentData, theta: Floats, weights: Floats) -> Floats:
+def _fit(data: FitData, theta: Floats, weights: Floats) -> Floats:
     """Do what a fit of `anytime` does with its data, once the noise's memory is known."""
     rho = data.autocorrelation(theta, weights, np.zeros(1))
     found = rank_one_posterior(data.whitened(rho), [8, 1], start=theta, weights=weights)

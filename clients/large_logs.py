@@ -19,10 +19,8 @@ from clients.parquet_rounds import parts_of, rows_before
 from lhb_engine.agents.anytime_fit import ACTIVE
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
-from lhb_engine.design.moments import Moments
+from lhb_engine.design.moments import Moments, coefficients
 from lhb_engine.history import FitWindow, History, Trajectory
-from lhb_engine.posterior.fit_data import MomentData
-from lhb_engine.posterior.later_moments import coefficients
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 
 
@@ -174,11 +172,10 @@ def evaluate_log(log: str | Path, horizon: int, client: Any = None) -> dict[str,
     later = total(parts)
     if min(fitted.n_rows, later.n_rows) < 1:
         raise ValueError(f"{log}: no reward in the first four fifths of the files, or after them")
-    data = MomentData(fitted)
-    found, rho = rank_one_posterior(data.whitened(0.0), [8, fitted.n_rows]), 0.0
-    rho = data.autocorrelation(found.theta, found.weights, found.effects)
+    found, rho = rank_one_posterior(fitted.whitened(0.0), [8, fitted.n_rows]), 0.0
+    rho = fitted.autocorrelation(found.theta, found.weights, found.effects)
     found = rank_one_posterior(
-        data.whitened(rho), [8, fitted.n_rows], start=found.theta, weights=found.weights
+        fitted.whitened(rho), [8, fitted.n_rows], start=found.theta, weights=found.weights
     )
     mean = float(fitted.rows.covariate_target[0] / fitted.rows.covariates[0, 0])
     dim = fitted.dim

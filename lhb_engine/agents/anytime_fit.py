@@ -16,7 +16,7 @@ from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate, LagForm
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
-from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows, of_moments
+from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_posterior import profile_posterior
@@ -44,7 +44,7 @@ class AnytimeFit:
         self.horizon = agent.horizon
         self.theta, self.candidates, self.dim = agent.theta, agent.candidates, agent.dim
         self.units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
-        self.rows = self.units.of_rows(rows)
+        self.rows = self.units.of(rows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
         self.first = self.prediction.since_round if self.prediction else 1
 
@@ -291,7 +291,7 @@ class AnytimeFit:
         """
         form, levels = form or self._forms.in_use, self.rows.levels > 0
         sample = partial(self._sample, due=self.window.due, form=form)
-        data = data if form == SHARED else of_moments(data)
+        data = data if form == SHARED else data.summed()
         return correlated_posterior(data, sample, self._forms.old(form), self.theta, levels)
 
     def _sample(
@@ -321,7 +321,7 @@ class AnytimeFit:
         """Draw theta and w again from the rows of the installed estimate's fit, for D of (7.12)."""
         assert self.prediction is not None
         old = self.prediction
-        data = self._seen() if old.form == SHARED else of_moments(self._seen())
+        data = self._seen() if old.form == SHARED else self._seen().summed()
         return self._sample(
             data.whitened(old.autocorrelation),
             due=old.last_round,

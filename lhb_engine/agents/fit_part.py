@@ -7,11 +7,9 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import whitened
-from lhb_engine.design.level_sums import LevelSums, RowLevels, level_spread
-from lhb_engine.design.moments import SquareSums
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import LEAST_ROWS, Ints
-from lhb_engine.posterior.fit_data import FitData, MomentData, of_moments
-from lhb_engine.posterior.later_moments import coefficients
+from lhb_engine.posterior.fit_data import FitData
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.profile_intervals import profile_certainty
 from lhb_engine.posterior.rank_one_posterior import Posterior
@@ -20,22 +18,22 @@ from lhb_engine.posterior.thompson_sampling import stops_teaching
 
 @dataclass(frozen=True)
 class Part:
-    """The rows that a posterior is from: all, or the latest with the sums of all (`past`)."""
+    """The rows that a posterior is from: all, or the latest with the moments of all (`past`)."""
 
     data: FitData
     rows: AlignedRounds
-    past: SquareSums | None = None
+    past: RowMoments | None = None
 
     def stops_teaching(self) -> bool:
         """Whether the selected contexts no longer vary, by docs/model.md (7.20)."""
-        return stops_teaching(self.rows, None if self.past is None else self.past.rows)
+        return stops_teaching(self.rows, self.past)
 
     def certainty(
         self, found: Posterior, active: Ints, rho: float, signed: bool
     ) -> Certainty | str:
         """Return intervals, or why there are none; see `certainty`."""
-        moments = self.past or (self.data.moments if isinstance(self.data, MomentData) else None)
-        past = None if moments is None else moments.whitened(rho)
+        known = self.data.statistics
+        past = None if known is None else known.whitened(rho)
         rows = self.rows if self.rows.levels else whitened(self.rows, rho)
         return certainty(rows, found, active, rho, signed, past)
 
@@ -45,16 +43,15 @@ class Part:
         """Return intervals that hold where features pay at lags of their own, or why not."""
         if rho != 0.0 or self.rows.levels:
             return "The noise is correlated, and features may pay at lags of their own."
-        return profile_certainty(of_moments(self.data).whitened(rho), found, active)
+        return profile_certainty(self.data.summed().whitened(rho), found, active)
 
     def levels(self, found: Posterior) -> dict[str, Any] | None:
         """Return how far the trajectories' levels differ; None if they have none of their own."""
-        moments = self.data.moments if isinstance(self.data, MomentData) else None
-        if not isinstance(moments, LevelSums | RowLevels):
+        known = self.data.statistics
+        if known is None:
             return None
-        by = coefficients(found.theta, found.weights, found.effects, self.data.n_lags)
-        spread = level_spread(moments, by)
-        return {"spread": spread.value, "interval": [spread.low, spread.high]}
+        spread = known.spread(known.coefficients(found.theta, found.weights, found.effects))
+        return spread and {"spread": spread.value, "interval": [spread.low, spread.high]}
 
     def effects(self, found: Posterior) -> dict[str, Any] | None:
         """Return what the covariates do, a number each or one a group; None if there are none.

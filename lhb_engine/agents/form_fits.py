@@ -9,7 +9,7 @@ import numpy as np
 from lhb_engine.agents.form_choice import SHARED, KnownForm, best_form
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import LagForm
-from lhb_engine.posterior.fit_data import FitData, of_moments
+from lhb_engine.posterior.fit_data import FitData
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
@@ -90,7 +90,7 @@ class FormFits:
                 if form in self.known:
                     out[form] = self.known[form].to_json()
                 continue
-            one, noise = (found, rho) if form == found.form else fit(of_moments(data), form)
+            one, noise = (found, rho) if form == found.form else fit(data.summed(), form)
             own = one.weights.ndim == 2
             profiles = one.weights if own else np.outer(one.weights, one.theta)
             before = self.known.get(form)

@@ -19,14 +19,13 @@ from lhb_engine.design.session_sums import (
     Seen,
     SessionSums,
     Slice,
-    less,
     loses_digits,
     session_sums,
     sums_of_slices,
 )
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History
-from lhb_engine.posterior.fit_data import FitData, MomentData
-from lhb_engine.posterior.later_moments import LaterMoments, coefficients
+from lhb_engine.posterior.fit_data import FitData
+from lhb_engine.posterior.later_moments import LaterMoments
 from lhb_engine.posterior.prediction_check import HeldOut, alarm_limit
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
@@ -53,11 +52,11 @@ class SummedFit(AnytimeFit):
         square = np.sqrt(np.diag(total.rows.gram) / max(total.n_rows, 1))
         rewards = np.sqrt(np.array([total.rows.square]) / max(total.n_rows, 1))
         self.units, self.first = Units(power_of_two(square), power_of_two(rewards)), sums.kept.first
-        self.rows = self.units.of_rows(rows).rows(self.first, window.last)
+        self.rows = self.units.of(rows).rows(self.first, window.last)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
-        self.total = self.units.of_moments(total)
-        self._later = sums.later and self.units.of_moments(sums.later)
-        self._used = sums.seen and self.units.of_moments(sums.seen)
+        self.total = self.units.of(total)
+        self._later = sums.later and self.units.of(sums.later)
+        self._used = sums.seen and self.units.of(sums.seen)
 
     @cached_property
     def _since(self) -> HeldOut | None:
@@ -93,7 +92,7 @@ class SummedFit(AnytimeFit):
     def _part(self, first: int) -> Part:
         """Return the rows from the session's round `first` on."""
         if first <= self.first:
-            return Part(MomentData(self.total), self.rows, self.total)
+            return Part(self.total, self.rows, self.total.rows)
         return super()._part(first)
 
     def _explains(self, found: Posterior, rho: float) -> bool:
@@ -101,10 +100,9 @@ class SummedFit(AnytimeFit):
         later = self._later
         assert self.prediction is not None
         assert later is not None
-        by = coefficients(found.theta, found.weights, found.effects, later.n_lags)
         if self.rows.levels:
             rho = self.prediction.autocorrelation
-        square = float(later.whitened(rho).residual_products(by[None])[0, 0]) / later.n_rows
+        square = later.square(found.theta, found.weights, found.effects, rho) / later.n_rows
         return square <= alarm_limit(later.n_rows) * self.prediction.noise**2
 
     def _earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
@@ -122,10 +120,9 @@ class SummedFit(AnytimeFit):
         if cut < begin:
             begin = max(self.first, int(self.rows.number[self.rows.number > 0].min()))
         later = np.flatnonzero(self.rows.number > cut)
-        if self.rows.levels:
-            whole = self._seen()
-        else:
-            whole = MomentData(less(self.total, moments_of(self.rows, later)))
+        whole = self._seen()
+        if not self.rows.levels:
+            whole = self.total - moments_of(self.rows, later)
         parts = {self.first: whole}
         back = cut - begin
         starts = []
@@ -148,7 +145,7 @@ class SummedFit(AnytimeFit):
     def _seen(self) -> FitData:
         """Return the rows that the installed estimate's fit used."""
         assert self._used is not None
-        return MomentData(self._used)
+        return self._used
 
 
 def kept_sums(

@@ -83,6 +83,33 @@ class AlignedRounds:
         return np.column_stack([self.intercept, self.covariates])
 
     @property
+    def dim(self) -> int:
+        """Number of features."""
+        return int(self.contexts.shape[1])
+
+    @property
+    def square(self) -> float:
+        """Sum of y^2."""
+        return float(self.y @ self.y)
+
+    @property
+    def context_sums(self) -> tuple[Floats, Floats, float]:
+        """Sums over rows of x^2 and of c x, (dim,), and of c^2, for the contexts x at lag 0."""
+        here = self.intercept > 0
+        contexts, counts = self.contexts[here], self.intercept[here]
+        return (contexts**2).sum(axis=0), counts @ contexts, float(counts @ counts)
+
+    def divided(self, contexts: Floats, rewards: float) -> "AlignedRounds":
+        """Return the rows with contexts over `contexts`, (dim,), and y over `rewards`."""
+        return replace(self, contexts=self.contexts / contexts, y=self.y / rewards)
+
+    def mixed(self, share: Floats) -> "AlignedRounds":
+        """Return the rows with the last feature's `share`, (dim - 1,), added to the others."""
+        contexts = self.contexts.copy()
+        contexts[:, :-1] += contexts[:, -1:] * share
+        return replace(self, contexts=contexts)
+
+    @property
     def stretch(self) -> Ints:
         """(n_places,) the stretch of its trajectory in which a row begins, from 0."""
         first = self.round - np.rint(self.intercept**2).astype(np.int64)

@@ -11,7 +11,6 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import without_levels
-from lhb_engine.design.moments import Moments
 from lhb_engine.history import Floats, Ints
 
 FEWEST = 25  # pairs of consecutive rows, below which the noise is taken to be white
@@ -31,25 +30,10 @@ def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
     level = float(errors @ rows.intercept) / float(rows.intercept @ rows.intercept)
     left = errors - level * rows.intercept
     now, last = left[later], left[rows.before[later]]
-    return _credible(float(now @ last), float(now @ now + last @ last) / 2, len(later))
+    return credible(float(now @ last), float(now @ now + last @ last) / 2, len(later))
 
 
-def moment_autocorrelation(moments: Moments, coefficients: Floats) -> float:
-    """Return what `autocorrelation` does, from moments.
-
-    Rows are predicted by `coefficients` (p - 1,): phi (lag by lag), the baseline, other covariates.
-    """
-    if moments.n_pairs < FEWEST:
-        return 0.0
-    error = np.append(-coefficients, 1.0)
-    rows, pairs, ends = moments.sums
-    level = moments.n_lags * moments.dim
-    error[level] -= float(rows[level] @ error) / float(rows[level, level])  # about their mean
-    product, size = float(error @ pairs @ error) / 2, float(error @ ends @ error) / 2
-    return _credible(product, size, moments.n_pairs)
-
-
-def _credible(product: float, size: float, n_pairs: int) -> float:
+def credible(product: float, size: float, n_pairs: int) -> float:
     """Return product / size, or 0 where it may be chance."""
     rho = product / size if size > 0 else 0.0
     return min(rho, MOST) if rho >= max(LEAST, SURE / np.sqrt(n_pairs)) else 0.0

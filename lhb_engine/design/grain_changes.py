@@ -11,7 +11,7 @@ import numpy as np
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds
 from lhb_engine.design.level_sums import Levels
-from lhb_engine.design.moment_sums import Columns, added, grains, moments_at
+from lhb_engine.design.moment_sums import Columns, grains, moments_of
 from lhb_engine.design.moments import Moments, SquareSums
 from lhb_engine.history import Flags, Ints
 
@@ -56,9 +56,9 @@ def _moments(moved: list[Moved], *, either: bool) -> Moments:
     """Return the moments of the rows that come in, less those of the others and of their pairs."""
     total = None
     for sign, rows, places in moved:
-        part = moments_at(rows, places, either=either and sign < 0)
+        part = moments_of(rows, places, either=either and sign < 0)
         part = part if sign > 0 else Moments.zero(part.n_lags, part.dim, part.groups) - part
-        total = part if total is None else added(total, part)
+        total = part if total is None else total + part
     assert total is not None
     return total
 

@@ -5,6 +5,7 @@ function of n. So levels are shared out between a few nodes n = 1, 2, 4, ..., by
 levels differ follows from these sums too, by the restricted likelihood (7.28).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple, Self
 
@@ -18,7 +19,9 @@ from lhb_engine.design.moments import (
     Header,
     Moments,
     RowMoments,
+    Spread,
     SquareSums,
+    Statistics,
     check_alike,
     from_triangles,
     to_triangles,
@@ -36,18 +39,6 @@ INEXACT = 0.05  # by which share the nodes may move the spread, at levels of a f
 Change = tuple[int, AlignedRounds, Columns, Ints]  # 1 or -1, rows, their columns, and places
 
 
-class Spread(NamedTuple):
-    """How far levels differ: their standard deviation, and its 95% interval.
-
-    `tau` is the deviation over that of the noise.
-    """
-
-    tau: float
-    value: float
-    low: float
-    high: float
-
-
 class LevelErrors(NamedTuple):
     """What errors e of a prediction are, level by level; levels of one size together.
 
@@ -62,7 +53,7 @@ class LevelErrors(NamedTuple):
     squares: Floats
 
 
-def level_correlation(moments: "RowLevels | LevelSums", coefficients: Floats) -> float:
+def level_correlation(moments: "Levelled", coefficients: Floats) -> float:
     """Return the intraclass correlation rho of the largest likelihood, of those of `SPREADS`.
 
     Rows are predicted by `coefficients` (p - 1,): phi (lag by lag), the baseline, other covariates.
@@ -72,7 +63,7 @@ def level_correlation(moments: "RowLevels | LevelSums", coefficients: Floats) ->
     return tau**2 / (1.0 + tau**2)
 
 
-def level_spread(moments: "RowLevels | LevelSums", coefficients: Floats) -> Spread:
+def level_spread(moments: "Levelled", coefficients: Floats) -> Spread:
     """Return how far levels differ, by docs/model.md (7.28); coefficients as `level_correlation`.
 
     The interval is that of all pairs of tau and noise whose likelihood is large enough. Levels of
@@ -103,9 +94,7 @@ def _first_of_least(cost: Floats) -> int:
     return int(np.argmax(cost <= cost.min() + _EQUAL))
 
 
-def _costs(
-    moments: "RowLevels | LevelSums", coefficients: Floats, spreads: Floats
-) -> tuple[Floats, Floats]:
+def _costs(moments: "Levelled", coefficients: Floats, spreads: Floats) -> tuple[Floats, Floats]:
     """Return (7.28) of each tau, in nats, and the noise's standard deviation there."""
     error = np.append(-coefficients, 1.0)
     square = float(error @ moments.rows.matrix @ error)
@@ -120,36 +109,47 @@ def _costs(
     return cost, np.sqrt(left / free)
 
 
+class Levelled(Statistics):
+    """What is known of rows whose trajectories have levels of their own."""
+
+    begun: int  # levels that are a trajectory's first
+    inexact: ClassVar[float] = 0.0  # by which share of itself the spread may be off
+    has_levels: ClassVar[bool] = True
+
+    @abstractmethod
+    def errors(self, of: Floats) -> LevelErrors:
+        """Return what is known of errors, which are the product of a row with `of`, (p,)."""
+
+    def correlation(self, by: Floats) -> float:
+        """Return the intraclass correlation of the errors that `coefficients` leave."""
+        return level_correlation(self, by)
+
+    def spread(self, by: Floats) -> Spread:
+        """Return how far levels differ in what `coefficients` leave."""
+        return level_spread(self, by)
+
+
 @dataclass(frozen=True)
-class RowLevels:
+class RowLevels(Levelled):
     """The moments of rows, and the sums of each level.
 
     `sums` (n_levels, p) add c r over each level's rows r, with p as in `RowMoments`; `sizes`
-    (n_levels,) add c^2: measured rounds. `begun` counts levels that are a trajectory's first.
+    (n_levels,) add c^2: measured rounds.
     """
 
-    rows: RowMoments
+    n_rows: int
+    n_lags: int
+    moments: RowMoments
     sums: Floats
     sizes: Floats
     begun: int
-    inexact: ClassVar[float] = 0.0  # by which share of itself the spread may be off
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.rows.n_rows
+    def rows(self) -> RowMoments:
+        """The moments of the rows alone."""
+        return self.moments
 
-    @property
-    def n_lags(self) -> int:
-        """Number of lags."""
-        return self.rows.n_lags
-
-    @property
-    def n_covariates(self) -> int:
-        """Number of columns of Z, the constant included."""
-        return self.rows.n_covariates
-
-    def whitened(self, rho: float) -> RowMoments:
+    def whitened(self, rho: float, other: float | None = None) -> RowMoments:
         """Return the moments with levels integrated out, by docs/model.md (10.9)."""
         share = (1.0 - kept_share(rho, self.sizes) ** 2) / self.sizes
         weighted = self.sums * share[:, None]
@@ -187,21 +187,21 @@ def level_moments(rows: AlignedRounds, places: Ints | None = None) -> RowLevels:
         sums[at[first]] += np.add.reduceat(both, first, axis=0)
     sizes = np.add.reduceat(rows.intercept[order] ** 2, starts)
     begun = int(np.count_nonzero(rows.stretch[order[starts]] == 0))
-    return RowLevels(session_moments(rows, places=places).rows, sums, sizes, begun)
+    own = session_moments(rows, places=places).rows
+    return RowLevels(own.n_rows, own.n_lags, own, sums, sizes, begun)
 
 
 @dataclass(frozen=True)
-class LevelSums(SquareSums):
+class LevelSums(SquareSums, Levelled):
     """The moments of rows, and their levels, shared out.
 
     `sums` (1 + n_nodes, p, p) are R'R of the rows, and the matrix S_j of (10.10) of each node 2^j;
-    `counts` (n_nodes,) each node's share of the number of levels. `begun` counts levels that are a
-    trajectory's first.
+    `counts` (n_nodes,) each node's share of the number of levels.
     """
 
     counts: Floats = field(kw_only=True)
     begun: int = field(kw_only=True)
-    inexact: ClassVar[float] = INEXACT  # by which share of itself the spread may be off
+    inexact: ClassVar[float] = INEXACT
 
     @classmethod
     def zero(cls, n_lags: int, dim: int, groups: tuple[int, ...] = ()) -> Self:
@@ -213,7 +213,7 @@ class LevelSums(SquareSums):
     def _nodes(self) -> Floats:
         return np.asarray(2.0 ** np.arange(len(self.counts)))
 
-    def whitened(self, rho: float) -> RowMoments:
+    def whitened(self, rho: float, other: float | None = None) -> RowMoments:
         """Return the moments with levels integrated out, by docs/model.md (10.10)."""
         share = 1.0 - kept_share(rho, self._nodes) ** 2
         matrix = self.sums[0] - np.tensordot(share, self.sums[1:], 1)

@@ -7,18 +7,17 @@ round earlier: docs/model.md (10.4). Other rows are multiplied out in full.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.moments import Moments, RowMoments, SquareSums
+from lhb_engine.design.moments import Moments, RowMoments
 from lhb_engine.history import Floats, Ints
 
 GRAIN = 4096  # measurements in a partial sum
 LEAST_RUN = 16  # mean run of consecutive rounds from which the recursion over blocks is faster
-Sums = TypeVar("Sums", bound=SquareSums)
 _NONE = np.zeros(0, np.int64)
 AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 
@@ -33,16 +32,10 @@ def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
     """
     total = None
     for _, part in grains(rows, places):
-        total = part if total is None else added(total, part)
+        total = part if total is None else total + part
     if total is None:
         return Moments.zero(rows.n_lags, rows.contexts.shape[1], rows.groups)
     return total.widened(rows.n_lags)
-
-
-def added(one: Sums, other: Sums) -> Sums:
-    """Return the sum of moments whose rows may see different numbers of lags."""
-    n_lags = max(one.n_lags, other.n_lags)
-    return one.widened(n_lags) + other.widened(n_lags)
 
 
 def grains(rows: AlignedRounds, places: Ints | None = None) -> Iterator[tuple[int, Moments]]:
@@ -68,18 +61,11 @@ def by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:
     return {g: order[a:b] for g, a, b in zip(numbers.tolist(), starts, stops, strict=False)}
 
 
-def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
-    """Return the moments of some rows in one sum, with the pairs that `session_moments` counts.
+def moments_of(rows: AlignedRounds, places: Ints, *, either: bool = False) -> Moments:
+    """Return the moments of some rows in one sum, at the lags that these see.
 
-    The other row of a pair need not be chosen.
-    """
-    return moments_at(rows, places).widened(rows.n_lags)
-
-
-def moments_at(rows: AlignedRounds, places: Ints, *, either: bool = False) -> Moments:
-    """Return the moments of some rows at the lags that these see, with pairs as `moments_of`.
-
-    Or with all pairs of which `either` row is one of these.
+    Pairs are those that `session_moments` counts, and the other row of a pair need not be chosen.
+    Or they are all pairs of which `either` row is one of these.
     """
     later, counted = _pairs(rows)
     is_in = np.isin(counted, places)

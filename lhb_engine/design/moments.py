@@ -7,12 +7,14 @@ machines, and their size does not depend on the number of rows.
 import struct
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from lhb_engine.design import coloured_noise
 from lhb_engine.history import Floats
 
+TINY = float(np.finfo(float).tiny)
 N_SHAPE = 3  # lags, dim, covariates: the numbers that every header begins with
 
 
@@ -134,9 +136,15 @@ class RowMoments:
         check_alike(self, other)
         return replace(self, matrix=self.matrix + other.matrix, n_rows=self.n_rows + other.n_rows)
 
-    def scaled(self, contexts: Floats, rewards: float) -> "RowMoments":
-        """Return the moments of contexts times `contexts`, (dim,), and of y times `rewards`."""
-        factors = _factors(self, contexts, rewards)
+    @property
+    def context_sums(self) -> tuple[Floats, Floats, float]:
+        """As those of `AlignedRounds`: of squares and of c x, (dim,), and of c^2."""
+        squares = np.diagonal(self.gram)[: self.dim].copy()
+        return squares, self.cross[0, :, 0], float(self.covariates[0, 0])
+
+    def divided(self, contexts: Floats, rewards: float) -> "RowMoments":
+        """Return the moments of contexts over `contexts`, (dim,), and of y over `rewards`."""
+        factors = _factors(self, 1.0 / contexts, 1.0 / rewards)
         return replace(self, matrix=self.matrix * factors * factors[:, None])
 
     def mixed(self, share: Floats) -> "RowMoments":
@@ -161,8 +169,93 @@ class RowMoments:
         return np.asarray(ends @ self.matrix @ ends.T)
 
 
+class Statistics(ABC):
+    """All that a Gaussian likelihood knows of a fit's rows, whose noise may be correlated.
+
+    Errors are those of predictions by theta, lag weights and effects; lag weights beyond `n_lags`
+    are ignored, and may be profiles as in `residuals`.
+    """
+
+    n_rows: int
+    n_lags: int
+    # whether the correlation is that of levels, which two predictions are given alike
+    has_levels: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def rows(self) -> RowMoments:
+        """The moments of the rows alone."""
+
+    @property
+    def n_covariates(self) -> int:
+        """Number of covariates, the constant included."""
+        return self.rows.n_covariates
+
+    @property
+    def n_alone(self) -> int:
+        """Number of rows that follow no other."""
+        return self.n_rows
+
+    @property
+    def statistics(self) -> "Statistics":
+        """These, as of any data of a fit."""
+        return self
+
+    def summed(self) -> "Statistics":
+        """Return these, as of any data of a fit."""
+        return self
+
+    @abstractmethod
+    def whitened(self, rho: float, other: float | None = None) -> RowMoments:
+        """Return the moments of rows with independent noise, where `rho` is that of theirs.
+
+        With `other`, products of the rows under two values of rho, by docs/model.md (10.7).
+        """
+
+    @abstractmethod
+    def correlation(self, by: Floats) -> float:
+        """Return the rho of the errors that `coefficients` leave."""
+
+    def spread(self, by: Floats) -> "Spread | None":
+        """Return how far levels differ in what `coefficients` leave; None where there are none."""
+        return None
+
+    def coefficients(self, theta: Floats, weights: Floats, effects: Floats) -> Floats:
+        """Return the coefficients of [X, Z] in a prediction, (n_lags * dim + n_covariates,)."""
+        return coefficients(theta, weights, effects, self.n_lags)
+
+    def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
+        """Return rho of (7.15), or with levels of (7.28), from the errors."""
+        return self.correlation(self.coefficients(theta, weights, effects))
+
+    def square(self, theta: Floats, weights: Floats, effects: Floats, rho: float) -> float:
+        """Return the sum of the squares of u_t (7.15)."""
+        by = self.coefficients(theta, weights, effects)
+        return max(float(self.whitened(rho).residual_products(by[None])[0, 0]), TINY)
+
+
+class Spread(NamedTuple):
+    """How far levels differ: their standard deviation, and its 95% interval.
+
+    `tau` is the deviation over that of the noise.
+    """
+
+    tau: float
+    value: float
+    low: float
+    high: float
+
+
+def coefficients(theta: Floats, weights: Floats, effects: Floats, n_lags: int) -> Floats:
+    """Return the coefficients of [X, Z] in a prediction, as `Statistics.coefficients`."""
+    phi = np.zeros((n_lags, len(theta)))
+    known = weights[:n_lags]
+    phi[: len(known)] = known if known.ndim == 2 else np.outer(known, theta)
+    return np.append(phi, effects)
+
+
 @dataclass(frozen=True)
-class SquareSums(ABC):
+class SquareSums(Statistics):
     """Sums (k, p, p) of squares and products of rows [X, Z, y], which add up.
 
     The matrices are symmetric. The first is R'R of the rows, as in `RowMoments`.
@@ -175,11 +268,6 @@ class SquareSums(ABC):
     groups: tuple[int, ...] = ()
 
     @property
-    def n_covariates(self) -> int:
-        """Number of covariates, the constant included."""
-        return int(self.sums.shape[1]) - self.n_lags * self.dim - 1
-
-    @property
     def are_finite(self) -> bool:
         """Whether all of them are numbers."""
         return bool(np.isfinite(self.sums).all())
@@ -190,27 +278,26 @@ class SquareSums(ABC):
         return RowMoments(self.sums[0], self.n_rows, self.n_lags, self.dim, self.groups)
 
     def __add__(self, other: Self) -> Self:
-        return self._with(other, 1)
+        """Return the sums of both, at the lags that either sees; ValueError for other columns."""
+        n_lags = max(self.n_lags, other.n_lags)
+        return self.widened(n_lags)._with(other.widened(n_lags), 1)
 
     def __sub__(self, other: Self) -> Self:
-        """Return the sums without some rows that are in them, given the others."""
-        return self._with(other, -1)
+        """Return the sums without some rows that are in them, given the others; see `+`."""
+        n_lags = max(self.n_lags, other.n_lags)
+        return self.widened(n_lags)._with(other.widened(n_lags), -1)
 
     @abstractmethod
     def _with(self, other: Self, sign: int) -> Self:
-        """Add the sums of other rows, or take them away; ValueError if their columns are others."""
-
-    @abstractmethod
-    def whitened(self, rho: float) -> RowMoments:
-        """Return the moments of rows with independent noise, where `rho` is that of theirs."""
+        """Add the sums of other rows at the same lags, or take them away."""
 
     @abstractmethod
     def to_bytes(self) -> bytes:
         """Return a header with a version, and the sums."""
 
-    def scaled(self, contexts: Floats, rewards: float) -> Self:
-        """Return the sums of contexts times `contexts`, (dim,), and of y times `rewards`."""
-        factors = _factors(self, contexts, rewards)
+    def divided(self, contexts: Floats, rewards: float) -> Self:
+        """Return the sums of contexts over `contexts`, (dim,), and of y over `rewards`."""
+        factors = _factors(self, 1.0 / contexts, 1.0 / rewards)
         return replace(self, sums=self.sums * factors * factors[:, None])
 
     def widened(self, n_lags: int) -> Self:
@@ -269,10 +356,7 @@ class Moments(SquareSums):
         )
 
     def whitened(self, rho: float, other: float | None = None) -> RowMoments:
-        """Return the moments of the quasi-differenced rows docs/model.md (7.16), by (10.3).
-
-        With `other`, products of the rows under two values of rho, by (10.7).
-        """
+        """Return the moments of the quasi-differenced rows docs/model.md (7.16), by (10.3)."""
         mixed = rho if other is None else other
         if rho == mixed == 0.0:
             return self.rows
@@ -280,6 +364,22 @@ class Moments(SquareSums):
         alone = np.sqrt((1.0 - rho**2) * (1.0 - mixed**2)) if rho != mixed else 1.0 - rho**2
         matrix = alone * rows + (1.0 + rho * mixed - alone) / 2 * ends - (rho + mixed) / 2 * pairs
         return RowMoments(matrix, self.n_rows, self.n_lags, self.dim, self.groups)
+
+    @property
+    def n_alone(self) -> int:
+        """Number of rows that follow no other."""
+        return self.n_rows - self.n_pairs
+
+    def correlation(self, by: Floats) -> float:
+        """Return what `coloured_noise.autocorrelation` does."""
+        if self.n_pairs < coloured_noise.FEWEST:
+            return 0.0
+        error = np.append(-by, 1.0)
+        rows, pairs, ends = self.sums
+        level = self.n_lags * self.dim
+        error[level] -= float(rows[level] @ error) / float(rows[level, level])  # about their mean
+        product, size = float(error @ pairs @ error) / 2, float(error @ ends @ error) / 2
+        return coloured_noise.credible(product, size, self.n_pairs)
 
     def to_bytes(self) -> bytes:
         """Return a header and the upper triangles of the sums, as little-endian float64."""

@@ -5,7 +5,7 @@ sum overflows.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lhb_engine.design.aligned_rounds import AlignedRounds
     from lhb_engine.design.fit_rows import FitRows
     from lhb_engine.design.moments import SquareSums
+
+Rows = TypeVar("Rows", "AlignedRounds", "SquareSums")
 
 OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
 
@@ -33,13 +35,9 @@ class Units:
     contexts: float
     rewards: float
 
-    def of_rows(self, rows: "AlignedRounds") -> "AlignedRounds":
-        """Convert rows to these units."""
-        return replace(rows, contexts=rows.contexts / self.contexts, y=rows.y / self.rewards)
-
-    def of_moments(self, moments: "SquareSums") -> "SquareSums":
-        """Convert moments to these units."""
-        return moments.scaled(np.full(moments.dim, 1.0 / self.contexts), 1.0 / self.rewards)
+    def of(self, rows: Rows) -> Rows:
+        """Convert rows, or sums of them, to these units."""
+        return rows.divided(np.full(rows.dim, self.contexts), self.rewards)
 
     def restore(self, estimate: Estimate) -> Estimate:
         """Convert an estimate from these units to the user's.

@@ -15,7 +15,7 @@ from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds
 from lhb_engine.design.grain_changes import Range, changes
 from lhb_engine.design.level_sums import LevelSums
-from lhb_engine.design.moment_sums import added, moments_of
+from lhb_engine.design.moment_sums import moments_of
 from lhb_engine.design.moments import Moments, SquareSums
 from lhb_engine.history import Flags
 
@@ -73,7 +73,7 @@ class SessionSums:
     @property
     def later(self) -> SquareSums | None:
         """Of the rows that the installed estimate's fit has not used; None if there is none."""
-        return None if self.seen is None else less(self.total, self.seen)
+        return None if self.seen is None else self.total - self.seen
 
 
 def session_sums(
@@ -196,7 +196,7 @@ class _Running:
                 shared = (int(position[unseen].min()) - 1) // moment_sums.GRAIN
         stop = min(stop, shared) if only_seen else stop
         for grain, part in changes(used, within):
-            self.total = added(self.total, part)
+            self.total = self.total + part
             self.settled = self.total if grain < stop else self.settled
             if grain < shared:
                 self.seen = self.seen_to_keep = self.total
@@ -208,7 +208,7 @@ class _Running:
         begin = edge if self._has_seen else max(within[0], shared * moment_sums.GRAIN)
         for some in ((begin, edge), (edge, within[1])):
             for grain, part in changes(used.only(known), some, seen.measured):
-                self.seen = added(self.seen, part)
+                self.seen = self.seen + part
                 if some[0] < seen.measured or grain < stop:
                     self.seen_to_keep = self.seen
         return stop
@@ -247,14 +247,8 @@ def _less(total: SquareSums, rows: AlignedRounds, which: Flags) -> SquareSums:
     if not which.any():
         return total
     if not rows.levels:
-        return less(total, moments_of(rows, np.flatnonzero(which)))
+        return total - moments_of(rows, np.flatnonzero(which))
     only = rows.only(which)  # those of a level that are left, given the others
     for _, part in changes(only, (0, NEVER)):
-        total = less(total, part)
+        total = total - part
     return total
-
-
-def less(total: SquareSums, part: SquareSums) -> SquareSums:
-    """Return moments less those of a part of their rows, which may see fewer lags."""
-    n_lags = max(total.n_lags, part.n_lags)
-    return total.widened(n_lags) - part.widened(n_lags)

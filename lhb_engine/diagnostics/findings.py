@@ -67,10 +67,10 @@ def findings(
     rows = align(history)
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known = known and known.in_units(units)
-    rows = units.of_rows(rows)
+    rows = units.of(rows)
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
         return ()
-    longest = units.of_rows(align(_longest(history)))
+    longest = units.of(align(_longest(history)))
     series = Series.of(longest, _errors(longest, known))
     return tuple(_all(rows, series, known, horizon, dim))
 

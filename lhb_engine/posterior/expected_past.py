@@ -1,6 +1,6 @@
 """What to expect of the contexts before round 1: the mean of those seen (docs/model.md (7.29))."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,11 +30,7 @@ class ExpectedPast:
 
         What that feature pays is then the difference to what is expected.
         """
-        if isinstance(rows, RowMoments):
-            return rows.mixed(self.share)
-        contexts = rows.contexts.copy()
-        contexts[:, :-1] += contexts[:, -1:] * self.share
-        return replace(rows, contexts=contexts)
+        return rows.mixed(self.share)
 
     def beyond(self, theta: Floats) -> Floats:
         """Return theta for such rows, (dim + 1,) -> (dim + 1,); the inverse of `whole`."""
@@ -57,14 +53,7 @@ def expected_past(rows: AlignedRounds | RowMoments, value: float) -> ExpectedPas
 
     Their last feature is that of the past: 0 in these rounds, and `value` before the first.
     """
-    if isinstance(rows, RowMoments):
-        square, along = np.diagonal(rows.gram)[: rows.dim - 1], rows.cross[0, :-1, 0]
-        unit = float(rows.covariates[0, 0])
-    else:
-        here = rows.intercept > 0
-        contexts, counts = rows.contexts[here, :-1], rows.intercept[here]
-        square, along = (contexts**2).sum(axis=0), counts @ contexts
-        unit = float(counts @ counts)
-    mean = along / unit
-    variance = np.maximum(square - mean * along, 0.0) / rows.n_rows
+    square, along, unit = rows.context_sums
+    mean = along[:-1] / unit
+    variance = np.maximum(square[:-1] - mean * along[:-1], 0.0) / rows.n_rows
     return ExpectedPast(mean / value, np.sqrt(variance), value)

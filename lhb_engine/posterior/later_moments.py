@@ -8,21 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.design.level_sums import RowLevels
-from lhb_engine.design.moments import Moments, SquareSums
+from lhb_engine.design.moments import Statistics
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor
-
-
-def coefficients(theta: Floats, weights: Floats, effects: Floats, n_lags: int) -> Floats:
-    """Return the coefficients of [X, Z] in a prediction, (n_lags * dim + 1 + n_covariates,).
-
-    Lag weights beyond `n_lags` are ignored. They may be a matrix, as in `residuals`.
-    """
-    phi = np.zeros((n_lags, len(theta)))
-    known = weights[:n_lags]
-    phi[: len(known)] = known if known.ndim == 2 else np.outer(known, theta)
-    return np.append(phi, effects)
 
 
 @dataclass(frozen=True)
@@ -33,7 +21,7 @@ class LaterMoments(HeldOut):
     """
 
     old: Predictor
-    moments: SquareSums | RowLevels
+    moments: Statistics
 
     @property
     def n_rows(self) -> int:
@@ -52,7 +40,7 @@ class LaterMoments(HeldOut):
         larger one always fits better.
         """
         known, least = self.old, float(np.finfo(float).tiny)
-        if not isinstance(self.moments, Moments):
+        if self.moments.has_levels:
             known = replace(known, autocorrelation=new.autocorrelation)
         old = max(self.product(known, known), 0.0)
         ours, both = self.product(new, new), self.product(new, known)
@@ -61,24 +49,15 @@ class LaterMoments(HeldOut):
 
     def product(self, one: Predictor, other: Predictor) -> float:
         """Return the mean product of the one-step errors of two predictions."""
-        n_lags = self.moments.n_lags
-        by = [coefficients(p.theta, p.lag_weights, p.beside, n_lags) for p in (one, other)]
-        moments, rho = self.moments, one.autocorrelation
-        if isinstance(moments, Moments):
-            rows = moments.whitened(rho, other.autocorrelation)
-        else:
-            rows = moments.whitened(rho)
+        by = [self.moments.coefficients(p.theta, p.lag_weights, p.beside) for p in (one, other)]
+        rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
         return float(rows.residual_products(np.array(by))[0, 1]) / self.n_rows
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:
         """Return D of (7.12), in units of the noise variance."""
         nothing = np.zeros(self.moments.n_covariates)
-        by = np.array(
-            [
-                coefficients(theta, w, nothing, self.moments.n_lags)
-                for theta, w in zip(thetas, weights, strict=True)
-            ]
-        )
+        pairs = zip(thetas, weights, strict=True)
+        by = np.array([self.moments.coefficients(theta, w, nothing) for theta, w in pairs])
         change = by - by.mean(axis=0)
         rows = self.moments.whitened(self.old.autocorrelation)
         phi = change[:, : rows.n_lagged]

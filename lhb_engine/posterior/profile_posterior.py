@@ -27,7 +27,7 @@ def profile_posterior(
     """
     scale = context_scale(rows)
     size = float(np.sqrt(rows.square / rows.n_rows))
-    scaled = rows.scaled(1.0 / scale, 1.0 / size)
+    scaled = rows.divided(scale, size)
     rng = np.random.Generator(np.random.PCG64([*seed, 1 + list(SWEEPS).index(form)]))
     if start is not None:
         known = np.zeros((rows.n_lags, rows.dim))

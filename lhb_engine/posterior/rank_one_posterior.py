@@ -3,7 +3,7 @@
 Equation numbers are those of docs/model.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -100,13 +100,8 @@ def rank_one_posterior(
     scale = context_scale(rows)
     if expected is not None:
         scale[-1] = expected.scale(scale[:-1])
-    square = rows.square if isinstance(rows, RowMoments) else float(rows.y @ rows.y)
-    size = float(np.sqrt(square / rows.n_rows))
-    scaled = (
-        rows.scaled(1.0 / scale, 1.0 / size)
-        if isinstance(rows, RowMoments)
-        else replace(rows, contexts=rows.contexts / scale, y=rows.y / size)
-    )
+    size = float(np.sqrt(rows.square / rows.n_rows))
+    scaled = rows.divided(scale, size)
     rng = np.random.Generator(np.random.PCG64(seed))
     n_chains = max(settings.least_chains, settings.places // rows.n_rows)
     n_chains = min(settings.most_chains, n_chains)
@@ -215,11 +210,7 @@ def context_scale(rows: AlignedRounds | RowMoments) -> Floats:
     by their contexts at lag 0. Shrinkage has the weight of 8 rows, because a scale from a few rows
     is noise.
     """
-    if isinstance(rows, RowMoments):
-        square = np.diagonal(rows.gram)[: rows.dim].copy()
-    else:
-        square = (rows.contexts[rows.intercept > 0] ** 2).sum(axis=0)
-    square /= max(rows.n_rows, 1)
+    square = rows.context_sums[0] / max(rows.n_rows, 1)
     seen = square > 0
     logs = np.log(np.where(seen, square, 1.0))
     common = float(logs[seen].mean()) if seen.any() else 0.0

@@ -194,7 +194,7 @@ class ChunkSums:
         """Return the problem with each feature divided by its `scale`, (n_lagged,)."""
         n_covariates = self.moments.n_covariates
         unpenalised = range(0 if self.fit_intercept else 1, n_covariates)
-        return GramLasso(self.moments.scaled(1.0 / scale, 1.0), unpenalised)
+        return GramLasso(self.moments.divided(scale, 1.0), unpenalised)
 
     def intercept(self, intercept: float, coef: Floats, controls: Floats) -> float:
         """Return the intercept that belongs to features and rewards as given."""

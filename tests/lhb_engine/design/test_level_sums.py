@@ -16,7 +16,6 @@ from lhb_engine.design.level_sums import (
     level_spread,
     shares,
 )
-from lhb_engine.design.moment_sums import added
 from lhb_engine.design.moments import RowMoments
 from tests.lhb_engine.played_histories import DIM, HORIZON, history
 
@@ -26,7 +25,7 @@ STRETCH = 16
 def sums_of(rows):
     total = LevelSums.zero(1, DIM)
     for _, part in changes(rows, (0, NEVER)):
-        total = added(total, part)
+        total = total + part
     return total
 
 

@@ -49,7 +49,9 @@ def test_any_part_of_the_rows_has_its_share(past, cut):
     matrix, before, order = dense(past, rows.n_lags)
     places = rows.in_order()
     assert rows.last[places].tolist() == sorted(order.tolist())
-    early, late = moments_of(rows, places[:cut]), moments_of(rows, places[cut:])
+    early, late = (
+        moments_of(rows, some).widened(rows.n_lags) for some in (places[:cut], places[cut:])
+    )
     chosen = np.argsort(order)[cut:]
     if len(matrix):
         alike(late.sums, sums_of(matrix, before, chosen))
@@ -141,7 +143,7 @@ def test_parts_of_the_matrix_are_what_their_names_say():
     coefficients = rng.standard_normal((3, X.shape[1] + 2))
     left = y[:, None] - np.concatenate([X, z], axis=1) @ coefficients.T
     alike(found.residual_products(coefficients), left.T @ left)
-    scaled = found.scaled(np.array([2.0, 3.0, 0.5]), 4.0)
+    scaled = found.divided(np.array([1 / 2, 1 / 3, 2.0]), 1 / 4)
     by = np.tile([2.0, 3.0, 0.5], rows.n_lags)
     alike(scaled.target.ravel(), (X * by).T @ y * 4.0)
     alike(scaled.cross.reshape(-1, 2), (X * by).T @ z)

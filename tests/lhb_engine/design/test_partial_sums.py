@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import (
-    added,
     grains,
     session_moments,
 )
@@ -93,7 +92,7 @@ def test_full_grains_do_not_change_with_what_arrives_later(past, seed, share, le
     if len(matrix):
         total = late[0]
         for part in late[1:]:
-            total = added(total, part)
+            total = total + part
         alike(total.widened(whole.n_lags).sums, sums_of(matrix, before, range(len(matrix))))
 
 

@@ -13,7 +13,7 @@ from lhb_engine.design.coloured_noise import FEWEST, autocorrelation, innovation
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.correlated_posterior import misfit
-from lhb_engine.posterior.fit_data import MomentData, RowData
+from lhb_engine.posterior.fit_data import RowData
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 from tests.lhb_engine.played_histories import (
     DIM,
@@ -165,7 +165,7 @@ def test_only_rows_after_the_last_one_seen_are_held_out():
 
 
 @pytest.mark.parametrize("shape", [{}, {"keep": 0.7}, {"n": 40, "n_parts": 20, "keep": 0.8}])
-@pytest.mark.parametrize("of", [RowData, lambda rows: MomentData(session_moments(rows))])
+@pytest.mark.parametrize("of", [RowData, session_moments])
 def test_the_misfit_is_the_likelihood_of_normal_errors_at_its_best_variance(shape, of):
     """By the covariance rho^|s - t| of errors that follow each other, and 0 of others."""
     past = coloured(0.6, **{"n": 150, **shape})

@@ -10,7 +10,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow
 from lhb_engine.posterior import fit_data
-from lhb_engine.posterior.fit_data import MomentData, RowData, later_rows, moments_pay
+from lhb_engine.posterior.fit_data import RowData, later_rows, moments_pay
 from lhb_engine.posterior.later_moments import LaterMoments
 from lhb_engine.posterior.prediction_check import LaterRows, Predictor
 from tests.lhb_engine.played_histories import (
@@ -88,9 +88,7 @@ def test_autocorrelation_is_that_of_the_rows(kind):
     rows = replace(rows, y=y)
     for level in (0.0, 1.0):
         one = RowData(rows).autocorrelation(THETA, LAG_WEIGHTS * 0.5, np.array([level]))
-        other = MomentData(session_moments(rows)).autocorrelation(
-            THETA, LAG_WEIGHTS * 0.5, np.array([level])
-        )
+        other = session_moments(rows).autocorrelation(THETA, LAG_WEIGHTS * 0.5, np.array([level]))
         assert other == pytest.approx(one, abs=1e-9)
     assert 0 < other < 1
 

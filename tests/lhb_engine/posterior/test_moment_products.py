@@ -75,6 +75,6 @@ def test_the_posterior_is_that_of_the_rows(kind, rho):
 def test_sizes_of_contexts_and_rewards_do_not_matter():
     moments = session_moments(align(history(noise=0.1)))
     plain = rank_one_posterior(moments.rows, [8, 5])
-    large = rank_one_posterior(moments.scaled(np.full(DIM, 1e6), 1e-5).rows, [8, 5])
+    large = rank_one_posterior(moments.divided(np.full(DIM, 1e-6), 1e5).rows, [8, 5])
     np.testing.assert_allclose(large.theta, plain.theta, atol=1e-7)
     np.testing.assert_allclose(large.weights * 1e11, plain.weights, atol=1e-7)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lhb_engine.history import Floats
+from lhb_engine.history import Floats, Ints
 
 ARRAYS = ("theta", "lag_weights", "candidates", "lag_profiles")
 # how the lag profiles of features are shaped
@@ -61,7 +61,8 @@ class Estimate:
     intervals : dict or None
         95% intervals as pairs of a lower and an upper bound: `theta`, one a number of theta, and
         `lag_weights`, one for each of `lags`, the active lags, or None; `lag_profiles`, (n_lags,
-        dim, 2), where features' own decide. None where none can be given.
+        dim, 2), and `lag_sums`, where features' own decide: of each feature the sums over
+        its `first_lags`, over its later lags and over all. None where none can be given.
     no_intervals : str or None
         Why an estimate that could have intervals has none, or none of some lag weights.
     effects : dict or None
@@ -142,6 +143,16 @@ class Estimate:
             value = known.get(name)
             known[name] = None if value is None else np.array(value, dtype=np.float64)
         return cls(**known)
+
+
+def first_lags(profiles: Floats) -> Ints:
+    """Return how many lags of each feature are its first ones, (n_lags, dim) -> (dim,).
+
+    They are those up to which the profile adds up most to the other side of its total: what is paid
+    for later. A profile that never turns has one, that of the decision's own round.
+    """
+    turned = np.sign(profiles.sum(axis=0)) * np.cumsum(profiles, axis=0)
+    return np.asarray(1 + np.argmin(turned, axis=0), np.int64)
 
 
 def signal_of(contexts: Floats, theta: Floats, weights: Floats) -> Floats:

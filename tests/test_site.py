@@ -78,13 +78,20 @@ def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_clickbait_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = load("clickbait", monkeypatch)
     with server(tmp_path / "test.db") as url:
-        worths, estimate = example.play(url, "clickbait", "anytime")
-        ordinary, _ = example.play(url, "ordinary", "lin_ucb")
+        worths, estimate, credit = example.play(url, "clickbait", "anytime")
+        ordinary, *_ = example.play(url, "ordinary", "lin_ucb")
     assert np.mean(worths) > 0.45
     assert np.mean(ordinary) < 0
     assert estimate["form"] != "shared"
     profiles = np.array(estimate["lag_profiles"])
     np.testing.assert_allclose(profiles, example.PAYS, atol=0.2)
+    _, clickbait = credit["items"]
+    assert clickbait["first_lags"] == 1
+    # little clickbait is shown, and what it loses at once comes back later
+    assert clickbait["at_once"] < 0 < -clickbait["at_once"] < clickbait["later"]
+    for part in ("at_once", "later"):
+        low, high = clickbait["intervals"][part]
+        assert low - 5 < clickbait[part] < high + 5
     assert "pays_now_costs_later" in {finding["code"] for finding in estimate["findings"]}
     example.draw(tmp_path / "clickbait.png", {"anytime": worths, "lin_ucb": ordinary}, profiles)
     assert (tmp_path / "clickbait.png").stat().st_size > 10_000

@@ -28,7 +28,8 @@ class IntervalsAnswer(TypedDict):
     """95% intervals, each a lower and an upper bound.
 
     Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0. Those of
-    `lag_profiles`, a list of features for each lag, are there where features' own profiles decide.
+    `lag_profiles`, a list of features for each lag, are there where features' own profiles decide;
+    so are those of `lag_sums`, of each feature over its first lags, its later ones, and all.
     """
 
     theta: list[tuple[float, float]]
@@ -36,6 +37,7 @@ class IntervalsAnswer(TypedDict):
     lag_weights: list[tuple[float, float] | None]
     effects: NotRequired[list[tuple[float, float]] | None]
     lag_profiles: NotRequired[list[list[tuple[float, float]]] | None]
+    lag_sums: NotRequired[list[list[tuple[float, float]]] | None]
 
 
 class EffectsAnswer(TypedDict):
@@ -415,6 +417,43 @@ class CreditAnswer(TypedDict):
     to_come: float | None
     reason: str | None
     n_lags_passed: int
+
+
+class CreditIntervals(TypedDict):
+    """95% intervals of what a feature paid: over its first lags, its later ones, and in all."""
+
+    at_once: tuple[float, float]
+    later: tuple[float, float]
+    in_all: tuple[float, float]
+
+
+class FeatureCreditAnswer(TypedDict):
+    """What a feature's values paid in some decisions, beside decisions with 0 in its place.
+
+    `at_once` is paid within its `first_lags`, `later` after them. The same sum is what is `earned`
+    so far and what is `to_come`.
+    """
+
+    feature: int
+    name: str | None
+    first_lags: int
+    at_once: float
+    later: float
+    earned: float
+    to_come: float
+    intervals: CreditIntervals | None
+
+
+class CreditByFeatureAnswer(TypedDict):
+    """What each feature of a session's last decisions paid; without items, `reason` says why."""
+
+    first_round: int
+    last_round: int
+    items: list[FeatureCreditAnswer]
+    reason: str | None
+    form: LagForm | None
+    model_version: int
+    deciding: Deciding
 
 
 class BinAnswer(TypedDict):

@@ -7,6 +7,7 @@ from typing import Any, Self, Unpack
 from .answers import (
     AskedFitAnswer,
     CreditAnswer,
+    CreditByFeatureAnswer,
     DecisionAnswer,
     EpochAnswer,
     EstimateAnswer,
@@ -270,6 +271,12 @@ class SessionOperations:
         """Return the last rounds in bins: mean reward, and what the estimate in use expected."""
         params = given({"rounds": rounds, "bins": bins})
         return self._connection.call("GET", f"{self._path}/series", params=params)
+
+    @operation
+    def credit_by_feature(self, *, rounds: int | None = None) -> Call[CreditByFeatureAnswer]:
+        """Return what each feature earned at once, and later, in the session's last decisions."""
+        params = given({"rounds": rounds})
+        return self._connection.call("GET", f"{self._path}/credit/features", params=params)
 
     @operation
     def lift(self, *, effect: float | None = None, adjust: bool | None = None) -> Call[LiftAnswer]:

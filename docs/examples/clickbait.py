@@ -24,8 +24,8 @@ FEATURES = ["depth", "clickbait"]
 PAYS = np.array([[0.0, 1.0], *[[0.25, -0.3]] * 5, [0.0, 0.0], [0.0, 0.0]])
 
 
-def play(url: str, name: str, algorithm: str, seed: int = 1) -> tuple[list[float], dict]:
-    """Run the site; return what each hour's story is worth in all, and the estimate."""
+def play(url: str, name: str, algorithm: str, seed: int = 1) -> tuple[list[float], dict, dict]:
+    """Run the site; return what each hour's story is worth in all, the estimate, and credit."""
     rng = np.random.default_rng(seed)
     shown = np.zeros((HOURS + HORIZON, len(FEATURES)))
     with Client(url) as client:
@@ -47,7 +47,8 @@ def play(url: str, name: str, algorithm: str, seed: int = 1) -> tuple[list[float
             shown[hour] = stories[decision.arm]
             last = shown[hour : hour - HORIZON : -1]
             session.reward(float((PAYS * last).sum() + rng.normal(0, 0.3)), round=decision.round)
-        return (shown[HORIZON:] @ PAYS.sum(axis=0)).tolist(), session.estimate()
+        worths = (shown[HORIZON:] @ PAYS.sum(axis=0)).tolist()
+        return worths, session.estimate(), session.credit_by_feature()
 
 
 def draw(path: Path, earned: dict[str, list[float]], profiles: np.ndarray) -> None:
@@ -68,8 +69,8 @@ def draw(path: Path, earned: dict[str, list[float]], profiles: np.ndarray) -> No
 
 def main(url: str, out: Path) -> None:
     """Play both, say what each has earned and learned, and draw it."""
-    ordinary, _ = play(url, "clickbait, ordinary bandit", "lin_ucb")
-    worths, estimate = play(url, "clickbait", "anytime")
+    ordinary, *_ = play(url, "clickbait, ordinary bandit", "lin_ucb")
+    worths, estimate, credit = play(url, "clickbait", "anytime")
     print(f"an hour's story is worth {np.mean(worths):+.2f}, chance 0")
     print(f"that of an ordinary bandit {np.mean(ordinary):+.2f}")
     print("lag profiles decide as:", estimate["form"])
@@ -78,6 +79,9 @@ def main(url: str, out: Path) -> None:
     profiles = np.array(estimate["lag_profiles"] or shared)
     for name, pays in zip(FEATURES, np.round(profiles.T, 2).tolist(), strict=True):
         print(f"{name} after 0, 1, 2, ... hours:", pays)
+    for item in credit["items"]:
+        paid = f"{item['at_once']:+.0f} at once, {item['later']:+.0f} later"
+        print(f"{item['name']} of all stories shown paid {paid}")
     for finding in estimate["findings"]:
         print(f"{finding['code']}: {finding['message']}")
     draw(out / "clickbait.png", {"anytime": worths, "ordinary bandit": ordinary}, profiles)

@@ -94,8 +94,8 @@ class Units:
         shown = [None if np.isnan(w[0]) else w.tolist() for w in weights]
         effects = np.array(intervals.get("effects", [])) * self.rewards
         others = {"effects": effects.tolist()} if len(effects) else {}
-        if "lag_profiles" in intervals:
-            others["lag_profiles"] = self.weights(np.array(intervals["lag_profiles"])).tolist()
+        for name in {"lag_profiles", "lag_sums"} & intervals.keys():
+            others[name] = self.weights(np.array(intervals[name])).tolist()
         return intervals | {"lag_weights": shown} | others
 
     def _effects(self, effects: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from scipy.special import chdtri
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.diagnostics.finding import Finding, named
+from lhb_engine.estimate import first_lags
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -40,7 +41,8 @@ def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Ite
         is_other = float(values @ values) * (1.0 - OTHER) > size**2
         if is_other and float(rest @ precision @ rest) > limit:
             differ.append(feature)
-        turn = _turn(values, np.asarray(np.linalg.inv(precision)), profiles[:, feature])
+        n_first = int(first_lags(profiles[:, [feature]])[0])
+        turn = _turn(values, np.asarray(np.linalg.inv(precision)), n_first)
         if turn:
             turning[turn].append(feature)
     if differ:
@@ -100,15 +102,11 @@ def _profile(
     return values, np.asarray(gram * (n_free / max(float(rest @ rest), 1e-300)))
 
 
-def _turn(values: Floats, covariance: Floats, profile: Floats) -> int:
-    """Return the sign of the total effect if it is clearly that, and of the first lags not; or 0.
-
-    The first lags are those up to which the profile in use adds up most to the other side.
-    """
+def _turn(values: Floats, covariance: Floats, m: int) -> int:
+    """Return the sign of the total effect if it is clear, and m first lags have the other; or 0."""
     total, error = float(values.sum()), float(np.sqrt(covariance.sum()))
     if abs(total) < CLEAR * error:
         return 0
     sign = int(np.sign(total))
-    m = 1 + int(np.argmin(sign * np.cumsum(profile)))
     now, error = float(values[:m].sum()), float(np.sqrt(covariance[:m, :m].sum()))
     return sign if -sign * now > CLEAR * error else 0

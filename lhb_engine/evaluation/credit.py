@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.estimate import signal_of
+from lhb_engine.estimate import first_lags, signal_of
 from lhb_engine.history import Floats, Ints, Trajectory
 
 
@@ -43,6 +43,20 @@ def credit(contexts: Floats, n_passed: Ints, theta: Floats, lag_weights: Floats)
         return Credit(np.vecdot(contexts, passed), np.vecdot(contexts, before[-1] - passed))
     worth = contexts @ theta
     return Credit(worth * passed, worth * (before[-1] - passed))
+
+
+def credit_by_feature(contexts: Floats, n_passed: Ints, profiles: Floats) -> dict[str, Floats]:
+    """Split what decisions are worth by feature, beside decisions with 0 in its place, (dim,) each.
+
+    `contexts` (n, dim) and `n_passed` (n,) are as in `credit`; `profiles` (n_lags, dim) is phi.
+    What comes within `first_lags` is `at_once`, all else `later`.
+    """
+    before = np.concatenate([np.zeros_like(profiles[:1]), np.cumsum(profiles, axis=0)])
+    total, first = contexts.sum(axis=0), first_lags(profiles)
+    at_once, worth = total * before[first, np.arange(len(first))], total * before[-1]
+    earned = np.einsum("ij,ij->j", contexts, before[np.minimum(n_passed, len(profiles))])
+    split = {"at_once": at_once, "later": worth - at_once}
+    return split | {"earned": earned, "to_come": worth - earned}
 
 
 def expected_rewards(

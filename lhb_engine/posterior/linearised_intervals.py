@@ -41,7 +41,8 @@ class Certainty:
     `angle` and `angle_95` are the root mean square and the bound of the angle between the estimated
     and the true theta, radians. `lag_weights` (n, 2) are those of the active `lags`, nan where a
     weight is within `CLEAR` standard errors of 0. `profiles` (n_lags, n_features, 2) are those of
-    features' own lag profiles, where these decide.
+    features' own lag profiles, and `sums` (n_features, 3, 2) those of their sums over the first
+    lags, the later ones and all, where these decide.
     """
 
     angle: float
@@ -51,6 +52,7 @@ class Certainty:
     lag_weights: Floats
     effects: Floats
     profiles: Floats | None = None
+    sums: Floats | None = None
 
     @property
     def unclear(self) -> str | None:
@@ -64,8 +66,12 @@ class Certainty:
             "lags": self.lags.tolist(),
             "lag_weights": [None if np.isnan(w[0]) else w.tolist() for w in self.lag_weights],
         }
-        own = {} if self.profiles is None else {"lag_profiles": self.profiles.tolist()}
-        return found | ({"effects": self.effects.tolist()} if len(self.effects) else {}) | own
+        own = {"lag_profiles": self.profiles, "lag_sums": self.sums}
+        return (
+            found
+            | ({"effects": self.effects.tolist()} if len(self.effects) else {})
+            | {name: bands.tolist() for name, bands in own.items() if bands is not None}
+        )
 
 
 def certainty(

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from lhb_engine.design.moments import RowMoments
+from lhb_engine.estimate import first_lags
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.linearised_intervals import (
     CLEAR,
@@ -64,6 +65,8 @@ def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certa
     errors = np.sqrt(np.diag(covariance))
     beside = slice(h * d + 1, n_unknown)
     own = errors[: h * d].reshape(h, d)[:, :n_features]
+    decides = found.weights.ndim == 2
+    sums = _sums(phi, of, first_lags(found.weights[:, :n_features])) if decides else None
     return Certainty(
         angle=angle,
         angle_95=angle_95,
@@ -71,10 +74,22 @@ def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certa
         lags=active,
         lag_weights=shown,
         effects=around(best[beside], quantile * errors[beside]),
-        profiles=None if found.weights.ndim == 1 else _bands(phi, quantile * own),
+        profiles=_bands(phi, quantile * own) if decides else None,
+        sums=None if sums is None else _bands(sums[0], quantile * sums[1]),
     )
 
 
+def _sums(phi: Floats, of: Floats, first: Ints) -> tuple[Floats, Floats]:
+    """Return sums over the first, the later and all lags, and their errors, (n_features, 3) each.
+
+    `of` (n_lags, n_features, n_lags, n_features) is the covariance of `phi`.
+    """
+    early = np.arange(len(phi))[:, None] < first
+    chosen = np.stack([early, ~early, np.ones_like(early)]).astype(np.float64)
+    variance = np.einsum("skj,kjlj,slj->js", chosen, of, chosen)
+    return np.einsum("skj,kj->js", chosen, phi), np.sqrt(np.maximum(variance, 0.0))
+
+
 def _bands(middle: Floats, half: Floats) -> Floats:
-    """Return intervals, (n_lags, n_features, 2)."""
-    return np.stack([middle - half, middle + half], axis=2)
+    """Return intervals, (..., 2)."""
+    return np.stack([middle - half, middle + half], axis=-1)

@@ -35,7 +35,7 @@ class Door:
         inside = httpx.ASGITransport(app)
         self._client = httpx.AsyncClient(transport=inside, base_url="http://127.0.0.1")
         reads: Tools = [self.sessions, self.session, self.estimate]
-        reads += [self.credit, self.lift, self.explain]
+        reads += [self.credit, self.credit_by_feature, self.lift, self.explain]
         writes: Tools = [self.create_session, self.decide, self.reward, self.append_history]
         self._reading = _manager(reads)
         self._writing = _manager([*reads, *writes])
@@ -68,6 +68,10 @@ class Door:
         """List what each decision has earned so far, and is expected to earn still."""
         path = f"/{quote(session, safe='')}/credit"
         return await self._ask(ctx, "GET", path, params={"trajectory": trajectory})
+
+    async def credit_by_feature(self, ctx: Context[Any], session: str) -> Answer:
+        """Read what each feature earned at once, and what it brought or cost later."""
+        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}/credit/features")
 
     async def lift(self, ctx: Context[Any], session: str) -> Answer:
         """Read what the agent earns beside its control group, with an interval."""

@@ -1,11 +1,11 @@
 """The timeline on which each decision is a round; `by_slot` is the other one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow, Ints
+from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.rounds.history import PastByDecision
@@ -167,11 +167,12 @@ class ByDecision:
         """Return how many seconds after its round each value came, and whether it was late."""
         return reader.arrivals(session, first, last)
 
-    def lags_passed(
-        self, session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int
-    ) -> Ints:
-        """Return how many lags have passed since decisions of a trajectory of `n_rounds` rounds."""
-        return np.array([n_rounds - one.round + 1 for one in decisions], dtype=np.int64)
+    def lags_passed(self, session: SessionRow, rounds: Ints, times: Floats, last: int) -> Ints:
+        """Return how many lags have passed since decisions of a trajectory up to its `last` round.
+
+        `rounds` and `times` are those of the decisions; a decision's own round counts.
+        """
+        return last - rounds + 1
 
     def values_of(
         self, reader: Reader, key: TrajectoryKey, first: int, last: int

@@ -4,14 +4,12 @@ Decisions are stored as on the other timeline, each with its own `round` and pos
 follows from their time. Measurements are over slots. Fits, and the schedule of fits, count slots.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-import numpy as np
-
 from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow, Ints
+from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.rounds.reward import Reward
@@ -237,11 +235,8 @@ class BySlot:
         """Return none: totals are asked for, and do not come."""
         return []
 
-    def lags_passed(
-        self, session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int
-    ) -> Ints:
+    def lags_passed(self, session: SessionRow, rounds: Ints, times: Floats, last: int) -> Ints:
         """Return how many slots have begun from each decision's on."""
-        times = np.array([one.at for one in decisions], dtype=np.float64)
         return self.n_begun(session) - self.clock.slots.at_each(times) + 1
 
     def values_of(

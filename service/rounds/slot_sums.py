@@ -15,6 +15,7 @@ import numpy as np
 from lhb_engine.history import Floats, Ints, joined
 from service.rounds.kept_slots import first_void_slot
 from service.rounds.slot_table import SlotTable
+from service.rounds.stored_rows import unnamed_after
 from service.session.due_fits import Watermark
 from service.session.records import SessionRow, SlotSumsRow
 from service.session.slot_clock import STRETCH, SlotClock
@@ -107,10 +108,8 @@ def _read(
     the last void that counts.
     """
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
-    unnamed = reader.trajectory((*session.key, ""))
-    n_named = session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
     (after, decided), is_of_all = span, clock.is_of_all
-    round = reader.unnamed_after(session.key, after, n_named)
+    round = unnamed_after(reader, session, after)
     while after < decided:
         until = min(after + AT_ONCE, decided)
         names: list[str] = []

@@ -9,6 +9,7 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
+from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, MeasuredRow, Reader
 
 _NO_INTS = np.zeros(0, np.int64)
@@ -62,6 +63,37 @@ def gaps_of(reader: Reader, session: SessionRow) -> Ints:
         key = (*session.key, trajectory.key)
         is_there[reader.positions(key, 1, trajectory.n_rounds)] = True
     return np.flatnonzero(~is_there[1:]) + 1
+
+
+def unnamed_after(reader: Reader, session: SessionRow, position: int) -> int:
+    """Return a round of the default trajectory after which all later ones than a position are."""
+    unnamed = reader.trajectory((*session.key, ""))
+    n_named = session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
+    return reader.unnamed_after(session.key, position, n_named)
+
+
+def last_decisions(
+    reader: Reader, session: SessionRow, n: int
+) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """Yield rounds, times and contexts of each trajectory among the session's last n decisions.
+
+    The context of a void one, or of a round without action, is 0.
+    """
+    void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, FOR_EVER)}
+    names, none = _Names(), bytes(8 * session.dim)
+    rounds, times, contexts = array("q"), array("d"), bytearray()
+    after = max(0, session.n_rounds - n)
+    place = session.key, after, session.n_rounds, unnamed_after(reader, session, after)
+    for name, round, _, at, context in giving_way(reader.timed_decisions(*place)):
+        names.add(name, len(rounds))
+        rounds.append(round)
+        times.append(at)
+        contexts += none if (name, round) in void else context or none
+    found = np.array(rounds, np.int64), np.array(times)
+    selected = np.frombuffer(contexts).reshape(-1, session.dim)
+    for name, here in names.slices(len(rounds)):
+        if name != session.erasing:
+            yield found[0][here], found[1][here], selected[here]
 
 
 class _Names:

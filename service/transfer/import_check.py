@@ -242,6 +242,9 @@ class ImportCheck:
         check((phi is not None) == own, "estimate.lag_profiles", "not as its form")
         fits = phi is None or (len(phi) == n_lags and {len(one) for one in phi} == shape)
         check(fits, "estimate.lag_profiles", "not a list of the session's dim for each lag")
+        sums = (found.get("intervals") or {}).get("lag_sums")
+        fits = sums is None or len(sums) == self._session.dim
+        check(fits, "estimate.intervals", "lag_sums are not of the session's dim")
         n_effects = 1 + sum(self._agent.covariates.groups)
         check(not forms or "shared" in forms, "estimate.forms", "shared profiles are missing")
         for form in (forms or {}).values():

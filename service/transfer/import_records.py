@@ -32,6 +32,7 @@ from service.session.trial import PlayedBy
 from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
+Bounds = Annotated[list[WideNumber], Field(min_length=2, max_length=2)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
 Diagnostic = AnyFloat | int | str | bool | list[AnyFloat]
@@ -125,6 +126,7 @@ class Intervals(TypedDict):
     lag_weights: list[list[WideNumber] | None]
     effects: NotRequired[list[list[WideNumber]]]
     lag_profiles: NotRequired[list[list[list[WideNumber]]]]
+    lag_sums: NotRequired[list[Annotated[list[Bounds], Field(min_length=3, max_length=3)]]]
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))

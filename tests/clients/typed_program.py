@@ -40,6 +40,8 @@ def blocking() -> None:
             assert_type(one["spans"][0]["value"], float)
         for credit in session.credit():
             assert_type(credit["to_come"], float | None)
+        for feature in session.credit_by_feature(rounds=100)["items"]:
+            assert_type(feature["later"], float)
         for epoch in session.epochs():
             assert_type(epoch["epoch"], int)
         for algorithm in client.algorithms():

@@ -98,6 +98,11 @@ export class Session {
     return this.#get("series", query);
   }
 
+  /** What each feature earned at once, and later, in the session's last decisions. */
+  creditByFeature(query: Query<"get_credit_by_feature"> = {}): Promise<Schemas["CreditByFeatureAnswer"]> {
+    return this.#get("credit/features", query);
+  }
+
   /** What the agent earns beside its control group, a round. */
   lift(query: Query<"get_lift"> = {}): Promise<Schemas["LiftAnswer"]> {
     return this.#get("lift", query);

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from lhb_engine.evaluation.credit import credit, why_no_credit
+from lhb_engine.estimate import first_lags
+from lhb_engine.evaluation.credit import credit, credit_by_feature, why_no_credit
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 
@@ -37,6 +38,29 @@ def test_profiles_say_what_clickbait_earned_at_once_and_costs_still():
     found = credit(np.eye(2), np.array([1, 2]), theta, profiles)
     np.testing.assert_allclose(found.earned, [1.0, 0.5])
     np.testing.assert_allclose(found.to_come, [-1.6, 0.5])
+
+
+def test_features_split_what_decisions_are_worth():
+    """At once and later, or earned and to come, are the same sum; features add up to decisions."""
+    rng = np.random.default_rng(0)
+    contexts, passed = rng.normal(size=(30, 3)), np.arange(30, 0, -1)
+    profiles = np.array([[1.0, 0.0, 0.1], [-0.8, 0.5, 0.1], [-0.8, 0.5, -0.9]])
+    found, each = (
+        credit_by_feature(contexts, passed, profiles),
+        credit(contexts, passed, 0, profiles),
+    )
+    assert first_lags(profiles).tolist() == [1, 1, 2]
+    total = contexts.sum(axis=0)
+    np.testing.assert_allclose(found["at_once"], total * [1.0, 0.0, 0.2])
+    np.testing.assert_allclose(found["later"], total * [-1.6, 1.0, -0.9])
+    np.testing.assert_allclose(
+        found["at_once"] + found["later"], found["earned"] + found["to_come"]
+    )
+    assert found["earned"].sum() == pytest.approx(each.earned.sum())
+    assert found["to_come"].sum() == pytest.approx(each.to_come.sum())
+    # the last decision alone
+    last = credit_by_feature(contexts[-1:], passed[-1:], profiles)
+    np.testing.assert_allclose(last["earned"], contexts[-1] * profiles[0])
 
 
 def test_an_estimate_that_does_not_know_the_lags_gives_no_credit():

@@ -22,16 +22,19 @@ def test_bands_theta_and_angle_hold_in_19_of_20():
     rng = np.random.default_rng(0)
     total = PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
     found = profile_posterior(moments(rng), [1], "sparse", 2)
-    bands, thetas, off = [], [], 0
+    bands, thetas, sums, off = [], [], [], 0
+    split = np.stack([PHI[0], PHI[1:].sum(axis=0), PHI.sum(axis=0)], axis=1)
     for _ in range(200):
         said = profile_certainty(moments(rng), replace(found, theta=total), np.arange(2))
         if isinstance(said, str):  # least squares and the estimate, here the truth, differ
             off += 1
             continue
         bands.append((said.profiles[..., 0] <= PHI) & (said.profiles[..., 1] >= PHI))
+        sums.append((said.sums[..., 0] <= split) & (said.sums[..., 1] >= split))
         thetas.append((said.theta[:, 0] <= total) & (said.theta[:, 1] >= total))
     assert 0.93 < np.mean(bands) < 0.97
     assert np.mean(thetas) > 0.95
+    assert 0.93 < np.mean(sums) < 0.98
     assert 0.02 < off / 200 < 0.08
 
 

@@ -87,6 +87,17 @@ async def test_totals_over_all_trajectories_are_learned_from(serve: Serve) -> No
         ]
         credit = await client.read(f"/v1/sessions/{session}/credit?trajectory=a")
         assert credit["items"][0]["n_lags_passed"] == 41
+        shares = [
+            item
+            for name in "abc"
+            for item in (
+                await client.read(f"/v1/sessions/{session}/credit?trajectory={name}&limit=100")
+            )["items"]
+        ]
+        by_feature = (await client.read(f"/v1/sessions/{session}/credit/features"))["items"]
+        for share in ("earned", "to_come"):
+            total = sum(item[share] for item in by_feature)
+            assert total == pytest.approx(sum(item[share] for item in shares))
         late = await client.decide(session, [[1.0, 0.0]], trajectory="a", at=at(5))
         assert late["round"] == 41
         file = (await client.get(f"/v1/sessions/{session}/events")).content

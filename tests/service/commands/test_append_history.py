@@ -229,6 +229,37 @@ async def test_credit_says_what_was_earned_and_what_is_to_come(serve: Serve) -> 
         assert 0.7 < last["to_come"] / (0.5 * contexts[59][0]) < 1.05
 
 
+async def test_credit_by_feature_adds_up_to_that_of_decisions(serve: Serve) -> None:
+    """Over two trajectories, without a void decision; what came is told from what is to come."""
+    async with serve() as client:
+        session = await client.create(algorithm="ad_lasso", features=["first", "second"])
+        path = f"/v1/sessions/{session}"
+        for trajectory in ("a", "b"):
+            contexts, rewards = log(60)
+            body = {"contexts": contexts, "rewards": rewards, "trajectory": trajectory}
+            await client.post(f"{path}/history", json=body)
+        await until(lambda: fitted(client, session))
+        event = (await client.read(f"{path}/rounds?trajectory=a&limit=60"))["items"][50]["event_id"]
+        voided = await client.post(f"{path}/decisions/{event}/void?trajectory=a")
+        assert voided.status_code == 200, voided.text
+        found = await client.read(f"{path}/credit/features")
+        pages = [await client.read(f"{path}/credit?trajectory={name}&limit=60") for name in "ab"]
+        [fewer] = [await client.read(f"{path}/credit/features?rounds=60")]
+    each = [item for one in pages for item in one["items"]]
+    assert (found["first_round"], found["last_round"], found["reason"]) == (1, 120, None)
+    assert [(one["feature"], one["name"]) for one in found["items"]] == [
+        (0, "first"),
+        (1, "second"),
+    ]
+    for name in ("earned", "to_come"):
+        total = sum(item[name] for item in found["items"])
+        assert total == pytest.approx(sum(item[name] for item in each))
+    assert found["items"][0]["intervals"] is None
+    # the later trajectory alone is that of the last 60 decisions
+    earned = sum(item["earned"] for item in fewer["items"])
+    assert earned == pytest.approx(sum(item["earned"] for item in pages[1]["items"]))
+
+
 async def test_credit_before_the_first_estimate(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()
@@ -236,6 +267,8 @@ async def test_credit_before_the_first_estimate(serve: Serve) -> None:
         [item] = (await client.read(f"/v1/sessions/{session}/credit"))["items"]
         assert (item["earned"], item["to_come"]) == (None, None)
         assert item["reason"] == "No estimate is in use."
+        found = await client.read(f"/v1/sessions/{session}/credit/features")
+        assert (found["items"], found["reason"]) == ([], "No estimate is in use.")
 
 
 async def test_credit_says_nothing_before_all_lags_have_been_fitted(serve: Serve) -> None:

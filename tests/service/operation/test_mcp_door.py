@@ -14,7 +14,7 @@ from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
 HEADERS = {"accept": "application/json, text/event-stream"}
-READING = {"sessions", "session", "estimate", "credit", "lift", "explain"}
+READING = {"sessions", "session", "estimate", "credit", "credit_by_feature", "lift", "explain"}
 WRITING = {"create_session", "decide", "reward", "append_history"}
 
 

@@ -104,7 +104,7 @@ class LeastSquares:
     def unpenalised(self, phi: Floats) -> tuple[float, Floats]:
         """Return the intercept and the controls' coefficients that fit best, given phi.
 
-        They are 0 for a column that is a combination of those before it.
+        A column that is a combination of the columns before it gets 0.
         """
         out = np.zeros(len(self._columns))
         rest = self._given - self.design.matvec(phi) if self.basis else self._given

@@ -125,14 +125,6 @@ class _Played:
         self.selected: Floats = np.zeros((n_rounds, dim))
         self.gaps: Floats = np.zeros(n_rounds)
 
-    def play(self, agent: Agent, last: int) -> None:
-        """Play up to round `last`, with the agent as it is unless it learns within an epoch."""
-        raise NotImplementedError
-
-    def history(self) -> History:
-        """Return the rounds played so far, as views."""
-        raise NotImplementedError
-
 
 def _agent(
     algorithm: str | Agent,
@@ -146,7 +138,10 @@ def _agent(
     return make_agent(algorithm, dim=world.dim, horizon=steps, **(options or {}))
 
 
-def _played(agent: Agent, log: _Played, n_rounds: int, run_fit: RunFit | None) -> Simulation:
+def _played(
+    agent: Agent, log: "_Log | _UserLog", n_rounds: int, run_fit: RunFit | None
+) -> Simulation:
+    """Play all rounds, and fit the agent whenever a fit is due."""
     estimates: list[Estimate] = []
     while log.n_played < n_rounds:
         window = agent.next_fit(log.n_played)
@@ -193,7 +188,7 @@ class _Log(_Played):
         return Measurements.single(self._numbers[: len(rewards)], rewards)
 
     def play(self, agent: Agent, last: int) -> None:
-        """Play up to round `last`."""
+        """Play up to round `last`; an agent that learns within an epoch learns from each reward."""
         learns = agent.learns_within_epoch
         step = 1 if learns else BLOCK_ROUNDS
         while self.n_played < last:

@@ -17,7 +17,7 @@ ITEMS = 64  # that are done between two looks at the clock
 
 
 class LoopSlices:
-    """Runs such work: in each turn of the event loop one slice of one of them."""
+    """Runs sliced work: in each turn of the event loop one slice of one piece of work."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

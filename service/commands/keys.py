@@ -33,7 +33,7 @@ def new_key(
 def may_manage(manager: str, tenant: str) -> bool:
     """Return whether an admin of the tenant `manager` manages the keys of `tenant`.
 
-    Those of the default tenant manage the keys of all tenants.
+    Admins of the default tenant manage the keys of all tenants.
     """
     return manager in ("", tenant)
 

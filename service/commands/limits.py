@@ -1,6 +1,6 @@
 """What a tenant may make of everything, by the operator's settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from service.base.problems import Problem, ProblemCode
 from service.base.settings import Settings
@@ -21,13 +21,7 @@ class Limits:
     @classmethod
     def of(cls, settings: Settings) -> "Limits":
         """Return the limits that the settings name."""
-        return cls(
-            settings.max_arms,
-            settings.max_dim,
-            settings.max_horizon,
-            settings.max_sessions,
-            settings.max_trajectories,
-        )
+        return cls(*(getattr(settings, f"max_{one.name}") for one in fields(cls)))
 
     def refuse_arms(self, n_arms: int) -> None:
         """Raise a 422 if a decision has too many arms."""

@@ -23,10 +23,6 @@ class EstimateInUse:
         """Return whether a fit that knows nothing of so many erased rows begins anew."""
         return self.number > 0 and n_erased != self.n_erased
 
-    def is_left_by(self, manifest: Mapping[str, Any]) -> bool:
-        """Return whether the fit of a manifest begins anew."""
-        return self.is_left(manifest.get("n_erased", 0))
-
     def after(
         self, number: int, manifest: Mapping[str, Any], *, has_direction: bool
     ) -> "EstimateInUse":

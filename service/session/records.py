@@ -358,9 +358,9 @@ class KeptSumsRow(NamedTuple):
 class SlotSumsRow(NamedTuple):
     """The summed contexts of slots that take no decision any more; see `service.rounds.slot_sums`.
 
-    They are those of a trajectory, after the session's row before, up to `last_slot`. The default
-    trajectory has a row wherever another has one, be it empty; where rewards are totals over all,
-    it has the sums of all.
+    The slots are those of one trajectory from the session's row before to `last_slot`. The default
+    trajectory has a row, be it empty, wherever another trajectory has one; where rewards are totals
+    over all trajectories, its row has the sums of all.
     """
 
     tenant: str

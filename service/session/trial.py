@@ -99,8 +99,7 @@ class Trial:
     policy: Policy | ControlSession = "default_arm"
     planned_rounds: int = 100_000
     guard: Guard = "off"  # "tripped": lift lies below zero, and both groups play what control plays
-    # since, since_reward: positions of the session's last round and last reward before this
-    # comparison began
+    # positions of the session's last round, and last reward, before this comparison began
     since: int = 0
     since_reward: int = 0
 

@@ -43,13 +43,9 @@ def open_store(url: str) -> Store:
     cannot be used (unknown URL, wrong schema, owned by another process, not durable), `Unavailable`
     where it cannot be reached.
     """
-    if is_sqlite(url):
-        from service.storage.sqlite.store import SqliteStore
-
-        return SqliteStore(sqlite_path(url))
-    from service.storage.postgres.store import PostgresStore
-
-    return PostgresStore(url)
+    module, place = adapter(url, "store")
+    store: Store = (module.SqliteStore if is_sqlite(url) else module.PostgresStore)(place)
+    return store
 
 
 def open_reader(url: str) -> AbstractContextManager[Reader]:

@@ -66,7 +66,7 @@ class MustWait(Exception):
 class Keys:
     """Keys of the rows to fetch, by kind.
 
-    A batch announces its keys before it runs. They are a hint: commands may read fewer rows, or
+    A batch announces its keys before it runs. The keys are a hint: commands may read fewer rows, or
     others. Sessions and trajectories are locked and read; `events`, `numbers` and `rounds` are
     decisions by the client's event id, by number, and the first of a round; `rewards` measurements
     by reward id; `measured` rounds whose covering measurement is wanted.
@@ -225,7 +225,7 @@ class Transaction(Protocol):
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
         """Lock and return the note of a session's hidden rows; it may block.
 
-        It is None also if another process holds it.
+        None is also returned if another process holds the note.
         """
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:

@@ -258,16 +258,16 @@ class Reader(ABC):
     ) -> Iterator[tuple[str, int, int, float, bytes]]:
         """Iterate over the decisions with positions `after` + 1 to `decided`.
 
-        Those of the default trajectory are in rounds after one, `unnamed_after` says which. Yields
-        trajectory, round, position, time and selected context, in order of trajectory and round.
+        Decisions of the default trajectory are looked for after the round that `unnamed_after`
+        returned. Yields trajectory, round, position, time and selected context, in order of
+        trajectory and round.
         """
         return self._each("timed_decisions", *key, after, decided, unnamed_after)
 
     def unnamed_after(self, key: SessionKey, position: int, n_named: int) -> int:
-        """Return a round of the default trajectory after which all later ones are.
+        """Return a round of the default trajectory, whose rounds after a position are all later.
 
-        They are those with positions after one. `n_named` rounds are of trajectories with a key, or
-        erased.
+        `n_named` rounds are of trajectories with a key, or erased.
         """
         row = self._one("unnamed_after", *key, position, n_named)
         return position if row is None else int(row[0]) - 1
@@ -288,10 +288,10 @@ class Reader(ABC):
     ) -> Iterator[MeasuredRow]:
         """Iterate over the measurements that begin in the rounds of `window_rounds`.
 
-        Those with positions beyond `known` are left out. There may be others around these rounds:
-        of each trajectory the measurement before, which may reach into them, and those after a
-        window that begins with the session. The order is that of trajectory and round; a row, and
-        those that replace it, have one round.
+        Measurements with positions beyond `known` are left out. A trajectory's measurement before
+        these rounds, which may reach into them, may be there; so may measurements after a window
+        that begins with the session. The order is that of trajectory and round; a row and its
+        corrections have one round.
         """
         if first <= 1:
             return self._each("measurements_until", *key, known)
@@ -333,7 +333,7 @@ class Reader(ABC):
     def covariates_in(self, key: SessionKey, ranges: list[Range]) -> Iterator[tuple[str, int, str]]:
         """Iterate over trajectory, round and covariates of decisions that have any.
 
-        They are in ranges of rounds, in order of trajectory and round.
+        The decisions are in ranges of rounds, in order of trajectory and round.
         """
         return self._each("covariates_in", *key, json.dumps(ranges))
 
@@ -411,7 +411,7 @@ class Reader(ABC):
     def unsummed(self, after: SessionKey, limit: int) -> list[SessionKey]:
         """Return sessions with a trial whose latest rounds or rewards are in no sums yet.
 
-        They are in order of their keys, from the one after `after` on.
+        The sessions are in order of their keys, from the one after `after` on.
         """
         return [(tenant, id) for tenant, id in self._all("unsummed", *after, limit)]
 
@@ -432,7 +432,8 @@ class Reader(ABC):
     def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
         """Return of each measurement at positions first..last how long it took, and if it was late.
 
-        Seconds are from the decision of its last round; it is late if the next round had begun.
+        A measurement takes the seconds from the decision of its last round on; it is late if the
+        next round had begun.
         """
         return self._all(*self._window("arrivals", key, first, last))
 
@@ -449,9 +450,9 @@ class Reader(ABC):
         return self._all("stored_by_tenant")
 
     def due_by_tenant(self) -> list[tuple[str, int, int, float]]:
-        """Return of each tenant with due fits their number, the most rounds since one, and when.
+        """Return each tenant with due fits: how many, the most rounds since one, and a time.
 
-        The last is since when the oldest is due, in Unix seconds.
+        The time is since when the oldest fit is due, in Unix seconds.
         """
         return self._all("due_by_tenant")
 

@@ -85,7 +85,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         if record.estimate is None:
             continue
         stored, manifest = Estimate.from_json(record.values), record.inputs
-        if in_use.is_left_by(manifest):
+        if in_use.is_left(manifest.get("n_erased", 0)):
             agent, in_use = build_agent(session, None), replace(in_use, measured=None)
         if not agent.learns_within_epoch:
             _refit(reader, session, agent, record, in_use.measured, stored, replay, gaps)

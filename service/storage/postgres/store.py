@@ -222,11 +222,13 @@ class PostgresStore:
     def _connect(self) -> Pipeline:
         connection = connect(self.url, "writer")
         try:
-            check_durable(connection)
-            check_schema(connection)
-            with translated():  # until this connection ends, whatever is set meanwhile
+            with translated():
+                if refusal := may_lose(connection.execute(SQL["settings"])):
+                    raise NotDurable(refusal)
+                # until this connection ends, whatever is set meanwhile
                 connection.execute(SQL["keep_synchronous_commit"])
                 connection.commit()
+            check_schema(connection)
         except BaseException:
             connection.close()
             raise
@@ -310,12 +312,3 @@ def check_schema(connection: Connection) -> None:
         revision = revision_of(connection)
         connection.commit()
     SCHEMA.check(revision)
-
-
-def check_durable(connection: Connection) -> None:
-    """Raise `NotDurable` if a setting lets the database lose acknowledged commits."""
-    with translated():
-        rows = connection.execute(SQL["settings"]).fetchall()
-        connection.commit()
-    if refusal := may_lose(rows):
-        raise NotDurable(refusal)

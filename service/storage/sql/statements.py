@@ -29,7 +29,7 @@ CHANGING = (  # the other columns of a session that may change
     *(name for name in COLUMNS["sessions"] if name not in (*FIXED, *COUNTERS)),
     *("fit_due", "wake_at"),
 )
-# of a decision in a trial: of its scores, those of the first 64 arms and of two arms
+# a decision in a trial; of its scores only the first 64 arms', the played arm's and the agent's
 PLAYED = """d.trajectory, d.round, d.position, d.played_by, d.model_version, length(d.scores),
     substr(d.scores, 1, 512), substr(d.scores, cast(8 * d.arm + 1 as int), 8),
     substr(d.scores, cast(8 * d.agent_arm + 1 as int), 8), d.arm = d.agent_arm"""

@@ -245,8 +245,9 @@ class SqliteStore:
         self._lock = FileLock(path)
         try:
             with translated():
-                if path.stat().st_size == 0:
-                    _create(path)
+                if path.stat().st_size == 0:  # create the schema, with no log
+                    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                        upgrade(connection, SCHEMA)
                 self._connection = self._open()
         except BaseException:
             self._lock.release()
@@ -390,12 +391,6 @@ class SqliteStore:
         for connection in (*self._readers, self._connection):
             connection.close()
         self._lock.release()
-
-
-def _create(path: Path) -> None:
-    """Create the schema in an empty file, with no log."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        upgrade(connection, SCHEMA)
 
 
 @contextmanager

@@ -11,11 +11,7 @@ from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.rewards import apply_rewards, plan_rewards
-from service.commands.sessions import (
-    find_session,
-    refuse_archived,
-    unknown_session,
-)
+from service.commands.sessions import find_session, refuse_archived, unknown_session
 from service.commands.sweep import sweep
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of

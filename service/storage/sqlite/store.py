@@ -20,15 +20,7 @@ from service.session.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
-from service.storage.ports import (
-    Changes,
-    EraseCursor,
-    InThread,
-    Keys,
-    KnownRows,
-    Slices,
-    Steps,
-)
+from service.storage.ports import Changes, EraseCursor, InThread, Keys, KnownRows, Slices, Steps
 from service.storage.reader import Reader
 from service.storage.schema import SCHEMA
 from service.storage.sql.statements import (

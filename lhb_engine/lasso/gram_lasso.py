@@ -88,13 +88,9 @@ class GramLasso:
             return self._result(np.zeros_like(phi), 0.0, 0, tol)
         phi, gap, n_iterations = self._by_working_set(lam, tol, phi)
         if gap > tol:
+            equations, least = self._equations, max(tol, GRAM_GAP)
             phi, gap, more = accelerated_gradient(
-                self._equations,
-                lam,
-                max(tol, GRAM_GAP),
-                phi,
-                self._curvature,
-                MAX_GRAM_ITERATIONS,
+                equations, lam, least, phi, self._curvature, MAX_GRAM_ITERATIONS
             )
             n_iterations += more
         return self._result(phi, gap, n_iterations, tol)

@@ -133,13 +133,9 @@ class GroupLasso:
                 phi, gap, more = self._working_set.solve(point, loose, phi)
                 n_iterations += more
         if gap > tol and self._equations is not None:
+            equations, least = self._equations, max(tol, GRAM_GAP)
             phi, _, more = accelerated_gradient(
-                self._equations,
-                lam,
-                max(tol, GRAM_GAP),
-                phi,
-                self._gram_curvature,
-                MAX_GRAM_ITERATIONS,
+                equations, lam, least, phi, self._gram_curvature, MAX_GRAM_ITERATIONS
             )
             n_iterations += more
         if gap > tol:

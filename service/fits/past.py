@@ -155,12 +155,7 @@ def usable_sums(
 
 def _has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
     """Whether this fit works from sums, of rows that do not change once they are settled."""
-    return (
-        agent.keeps_sums
-        and past.n_rows > LATEST
-        and not closing_of(session).is_by_time
-        and past.adds_up(agent)
-    )
+    return agent.keeps_sums and past.n_rows > LATEST and not closing_of(session).is_by_time
 
 
 def sums_made_anew(

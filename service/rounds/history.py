@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from lhb_engine.agents import Agent
 from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
@@ -15,6 +14,7 @@ from service.rounds.stored_rows import (
     SLICE,
     first_not_used,
     needed_ranges,
+    of_levels,
     stored_measurements,
     stored_rounds,
 )
@@ -43,10 +43,6 @@ class PastByDecision:
         self._reader, self._session, self._window, self._known = reader, session, window, known
         self._measured = FOR_EVER if known is None else known.measured
         self.n_rows = window.last
-
-    def adds_up(self, agent: Agent) -> bool:
-        """Return whether the agent's fits go on from sums, if it keeps any."""
-        return True
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
@@ -96,7 +92,7 @@ class PastByDecision:
                 reader.window_measurements(key, first, window.last, 0, known), session
             ),
         ]
-        wanted += self._beside(wanted[0], stretches)
+        wanted += of_levels(reader, session, wanted[0], stretches, known)
         spans = reader.window_spans(key, first, window.last)
         latest = {name: rounds for name, *rounds in spans if name != session.erasing}
         within, voids = (n_settled, known), reader.voids(key, 0, known)
@@ -130,7 +126,7 @@ class PastByDecision:
             until = min(after + SLICE * moment_sums.GRAIN, known)
             found = self._reader.measurements_after(key, after, until)
             rows = stored_measurements(found, self._session)
-            wanted = [rows, *self._beside(rows, stretches)]
+            wanted = [rows, *of_levels(self._reader, self._session, rows, stretches, known)]
             ranges = [
                 (name, *rounds)
                 for name in rows
@@ -142,18 +138,6 @@ class PastByDecision:
                 unsettled = min(unsettled, history.unsettled)
             if history.trajectories:
                 yield until, replace(history, unsettled=min(unsettled, history.unsettled))
-
-    def _beside(
-        self, rows: dict[str, Measurements], stretches: Stretches
-    ) -> list[dict[str, Measurements]]:
-        """Return the measurements of the stretches in which some begin; none without levels."""
-        if not stretches.n_rounds:
-            return []
-        ranges = [
-            (name, *rounds) for name, some in rows.items() for rounds in stretches.of(some.first)
-        ]
-        found = self._reader.measurements_in(self._session.key, ranges, self._measured)
-        return [stored_measurements(found, self._session)]
 
     def _ranges(
         self, ranges: list[Range], within: tuple[int, int], voids: list[VoidRow]

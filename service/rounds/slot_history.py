@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.agents import ALGORITHMS
 from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory, joined
@@ -21,6 +21,7 @@ from service.rounds.stored_rows import (
     SLICE,
     first_not_used,
     needed_ranges,
+    of_levels,
     stored_measurements,
 )
 from service.rounds.told import with_covariates
@@ -57,10 +58,6 @@ class PastBySlot:
         self._clock, self._takes_kept = clock, takes_kept
         self._is_of_each = not clock.is_of_all
         self.n_rows = self._measured if self._is_of_each else window.last
-
-    def adds_up(self, agent: Agent) -> bool:
-        """Return whether the agent has no levels, of which slots have no sums."""
-        return not agent.stretches.n_rounds
 
     @cached_property
     def sums(self) -> SlotSums:
@@ -115,19 +112,22 @@ class PastBySlot:
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
         """Build the history of a fit that has moments of the first `n_settled` measurements.
 
-        It has the rows of the later ones, those that are pairs with them, and the latest rows.
+        It has the rows of the later ones, those that are pairs with them, and the latest rows; and
+        where trajectories have levels, the rows of those that the later ones have.
         """
         session, window = self._session, self._window
         known, n_before = self._measured, 2 * session.horizon
         later = self._after(n_settled, known)
+        wanted = [later, *of_levels(self._reader, session, later, stretches, known)]
         if self._is_of_each:
             latest = self._after(max(0, known - LATEST), known)
-            ranges = self._ranges([(later, window.n_lags), (latest, max(window.n_lags, n_before))])
+            lags = [(rows, window.n_lags) for rows in wanted]
+            ranges = self._ranges([*lags, (latest, max(window.n_lags, n_before))])
         else:
             first = max(1, window.last - LATEST + 1)
             latest = stored_measurements(self._totals_of_all(first), session)
             span = [first, window.last]
-            needed = needed_ranges("", [later, latest], span, n_before, window.n_lags)
+            needed = needed_ranges("", [*wanted, latest], span, n_before, window.n_lags)
             ranges = self._begun({"": needed})
         return self._of_ranges(ranges, (n_settled, known))
 
@@ -135,7 +135,10 @@ class PastBySlot:
         """Build the history of a fit slice by slice, as `PastByDecision.slices`."""
         for after in range(0, self._measured, SLICE * moment_sums.GRAIN):
             until = min(after + SLICE * moment_sums.GRAIN, self._measured)
-            ranges = self._ranges([(self._after(after, until), self._window.n_lags)])
+            rows = self._after(after, until)
+            given = self._reader, self._session, rows, stretches, self._measured
+            wanted = [rows, *of_levels(*given)]
+            ranges = self._ranges([(some, self._window.n_lags) for some in wanted])
             if ranges:
                 yield until, self._of_ranges(ranges, (after, until))
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from lhb_engine.design.levels import Stretches
 from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
 from service.storage.giving_way import giving_way
@@ -172,6 +173,20 @@ def _within(rows: Measurements, after: int, until: int) -> Ints:
     """Return the positions of those measurements that are beyond `after`, up to `until`."""
     assert rows.position is not None
     return rows.position[(rows.position > after) & (rows.position <= until)]
+
+
+def of_levels(
+    reader: Reader,
+    session: SessionRow,
+    rows: dict[str, Measurements],
+    stretches: Stretches,
+    known: int,
+) -> list[dict[str, Measurements]]:
+    """Return the measurements of the stretches in which some begin; none without levels."""
+    if not stretches.n_rounds:
+        return []
+    ranges = [(name, *rounds) for name, some in rows.items() for rounds in stretches.of(some.first)]
+    return [stored_measurements(reader.measurements_in(session.key, ranges, known), session)]
 
 
 def needed_ranges(

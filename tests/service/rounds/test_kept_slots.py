@@ -152,13 +152,30 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("levels", [False, True])
 def test_totals_of_trajectories_are_fitted_from_sums(
-    harness: ServiceHarness, database_url: str
+    harness: ServiceHarness, database_url: str, levels: bool
 ) -> None:
-    world = World(harness, database_url, clock={"totals": "trajectory"})
-    world.play(110)
+    """Levels last for 64 slots, the first for four fewer."""
+    options = {"levels": levels, "most_stale": 0.15}
+    world = World(harness, database_url, clock={"totals": "trajectory"}, options=options)
+    world.play(150)
     assert world.n_from_sums >= 3
     assert {row.trajectory for row in world.kept()} == {"", "a", "b"}
+    assert world.n_erased_of_replay() == 0
+    world.total("a", 1, 2, correct=True, reward_id="refund")
+    world.play(4)
+    world.ask()
+    assert world.n_erased_of_replay() == 0
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_one_sequence_of_totals_has_levels_of_its_stretches(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    world = World(harness, database_url, options={"levels": True, "most_stale": 0.15})
+    world.play(150)
+    assert world.n_from_sums >= 3
     assert world.n_erased_of_replay() == 0
 
 

@@ -11,30 +11,27 @@ from functools import cached_property
 import numpy as np
 
 from lhb_engine.agents import ALGORITHMS
-from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory, joined
+from lhb_engine.history import LATEST, FitWindow, History, Trajectory, joined
 from service.rounds.slot_sums import SlotSums, read_slot_sums
 from service.rounds.slot_table import SlotTable
+from service.rounds.stored_past import StoredPast
 from service.rounds.stored_rows import (
     NONE,
-    SLICE,
+    Rows,
     first_not_used,
     needed_ranges,
-    of_levels,
     stored_measurements,
 )
 from service.rounds.told import with_covariates
 from service.session.due_fits import Watermark
 from service.session.records import SessionRow, SlotSumsRow
 from service.session.slot_clock import SlotClock
-from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
-
-Rows = dict[str, Measurements]  # by trajectory
+from service.storage.reader import MeasuredRow, Range, Reader
 
 
-class PastBySlot:
-    """What a fit reads of a session; its calls are those of `PastByDecision`.
+class PastBySlot(StoredPast):
+    """Its rounds are slots of time.
 
     The decisions of a slot are those up to the watermark: one that came later, for a slot that had
     begun, is in the next fit, and a repeat of this fit leaves it out again. With `takes_kept` kept
@@ -42,7 +39,6 @@ class PastBySlot:
     """
 
     seen_stays = False
-    anew = FOR_EVER
 
     def __init__(
         self,
@@ -53,8 +49,7 @@ class PastBySlot:
         known: Watermark | None,
         takes_kept: bool,
     ) -> None:
-        self._reader, self._session, self._window, self._known = reader, session, window, known
-        self._measured = FOR_EVER if known is None else known.measured
+        super().__init__(reader, session, window, known)
         self._clock, self._takes_kept = clock, takes_kept
         self._is_of_each = not clock.is_of_all
         self.n_rows = self._measured if self._is_of_each else window.last
@@ -81,7 +76,7 @@ class PastBySlot:
         return self.sums.is_whole
 
     def whole(self) -> History:
-        """Build the history that `Agent.fit` gets: all rows of the window."""
+        """Build the history of all rows of the window."""
         return self._whole(self.sums)
 
     def measured(self) -> History:
@@ -110,15 +105,10 @@ class PastBySlot:
         return with_covariates(self._reader, session, history, known, of_decisions=False)
 
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
-        """Build the history of a fit that has moments of the first `n_settled` measurements.
-
-        It has the rows of the later ones, those that are pairs with them, and the latest rows; and
-        where trajectories have levels, the rows of those that the later ones have.
-        """
+        """Build the history of a fit that has sums of the first `n_settled` measurements."""
         session, window = self._session, self._window
         known, n_before = self._measured, 2 * session.horizon
-        later = self._after(n_settled, known)
-        wanted = [later, *of_levels(self._reader, session, later, stretches, known)]
+        wanted = self._with_levels(self._after(n_settled, known), stretches)
         if self._is_of_each:
             latest = self._after(max(0, known - LATEST), known)
             lags = [(rows, window.n_lags) for rows in wanted]
@@ -131,25 +121,13 @@ class PastBySlot:
             ranges = self._begun({"": needed})
         return self._of_ranges(ranges, (n_settled, known))
 
-    def slices(self, stretches: Stretches = NO_LEVELS) -> Iterator[tuple[int, History]]:
-        """Build the history of a fit slice by slice, as `PastByDecision.slices`."""
-        for after in range(0, self._measured, SLICE * moment_sums.GRAIN):
-            until = min(after + SLICE * moment_sums.GRAIN, self._measured)
-            rows = self._after(after, until)
-            given = self._reader, self._session, rows, stretches, self._measured
-            wanted = [rows, *of_levels(*given)]
-            ranges = self._ranges([(some, self._window.n_lags) for some in wanted])
-            if ranges:
-                yield until, self._of_ranges(ranges, (after, until))
+    def _needed(self, wanted: list[Rows]) -> list[Range]:
+        return self._ranges([(rows, self._window.n_lags) for rows in wanted])
 
     @property
     def _has_parts(self) -> bool:
         """Whether fits take a trajectory in parts, each with the slots of some totals."""
         return self._is_of_each and ALGORITHMS[self._session.algorithm].takes_parts
-
-    def _after(self, after: int, until: int) -> Rows:
-        found = self._reader.measurements_after(self._session.key, after, until)
-        return stored_measurements(found, self._session)
 
     def _totals_of_all(self, first: int) -> Iterator[MeasuredRow]:
         ranges = [("", first, self._window.last)]
@@ -174,11 +152,6 @@ class PastBySlot:
         ]
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
-        """Build the history of ranges of slots, in order.
-
-        `within` are the positions, from after the first one to the second one, of the measurements
-        that may be the first which is no row.
-        """
         session, known = self._session, self._measured
         found = self._reader.measurements_in(session.key, ranges, known)
         values = stored_measurements(found, session, self.anew)

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from lhb_engine.design.levels import Stretches
 from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
 from service.storage.giving_way import giving_way
@@ -16,12 +15,13 @@ from service.storage.reader import FOR_EVER, MeasuredRow, Reader
 _NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
 SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
+Rows = dict[str, Measurements]  # by trajectory
 Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it and the next ones
 
 
 def stored_measurements(
     rows: Iterable[MeasuredRow], session: SessionRow, anew: int = FOR_EVER
-) -> dict[str, Measurements]:
+) -> Rows:
     """Return the measurements of each trajectory, given in order of trajectories.
 
     What corrections up to position `anew` replaced is left out, and so is a trajectory that is
@@ -152,9 +152,7 @@ def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:
     return first, contexts, positions
 
 
-def first_not_used(
-    values: dict[str, Measurements], parts: dict[str, Trajectory], after: int, until: int
-) -> int:
+def first_not_used(values: Rows, parts: dict[str, Trajectory], after: int, until: int) -> int:
     """Return the first position, beyond `after`, of a measurement that is no row of a history.
 
     It is one of a round after the window, or the next one after position `until`. Those that are
@@ -175,23 +173,9 @@ def _within(rows: Measurements, after: int, until: int) -> Ints:
     return rows.position[(rows.position > after) & (rows.position <= until)]
 
 
-def of_levels(
-    reader: Reader,
-    session: SessionRow,
-    rows: dict[str, Measurements],
-    stretches: Stretches,
-    known: int,
-) -> list[dict[str, Measurements]]:
-    """Return the measurements of the stretches in which some begin; none without levels."""
-    if not stretches.n_rounds:
-        return []
-    ranges = [(name, *rounds) for name, some in rows.items() for rounds in stretches.of(some.first)]
-    return [stored_measurements(reader.measurements_in(session.key, ranges, known), session)]
-
-
 def needed_ranges(
     name: str,
-    wanted: list[dict[str, Measurements]],
+    wanted: list[Rows],
     latest: list[int] | None,
     n_before: int,
     n_lags: int,

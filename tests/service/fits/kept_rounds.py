@@ -14,7 +14,7 @@ from lhb_engine.history import History
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
-from service.rounds import history
+from service.rounds import stored_past
 from service.rounds.history import PastByDecision
 from service.rounds.sums import FitAnswer
 from service.session.records import KeptSumsRow
@@ -38,7 +38,7 @@ def low_limits(
 ) -> ServiceHarness:
     """Sums from 64 rounds on."""
     keep_sums_from(monkeypatch, 64)
-    monkeypatch.setattr(history, "SLICE", 2)
+    monkeypatch.setattr(stored_past, "SLICE", 2)
     counted = Counted(PastByDecision.recent)
     monkeypatch.setattr(PastByDecision, "recent", lambda *args: counted(*args))
     made = ServiceHarness(tmp_path, store)

@@ -16,7 +16,7 @@ from service.fits import job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
-from service.rounds import slot_history, slot_sums
+from service.rounds import slot_history, slot_sums, stored_past
 from service.rounds.kept_slots import KeepSlots
 from service.rounds.slot_history import PastBySlot
 from service.rounds.sums import FitAnswer
@@ -62,7 +62,7 @@ def in_slices(patch: pytest.MonkeyPatch) -> Iterator[None]:
     with patch.context() as here:
         without_sums(here)
         here.setattr(service.fits.past, "AT_ONCE", 1)
-        here.setattr(slot_history, "SLICE", 2)
+        here.setattr(stored_past, "SLICE", 2)
         yield
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from lhb_engine.agents.anytime_options import MOST_STALE, AnytimeOptions
+from lhb_engine.agents.anytime_options import MOST_STALE, MOST_UNKNOWNS, AnytimeOptions
 from lhb_engine.agents.base import (
     Agent,
     Choice,
@@ -52,6 +52,8 @@ class Anytime(Agent):
         super().__init__(dim, horizon, options)
         if options.levels and not self.fits_from_sums(dim, horizon):
             raise OptionError("levels", "needs dim times horizon to be at most 1000")
+        if options.profiles == "each" and dim * horizon > MOST_UNKNOWNS:
+            raise OptionError("profiles", "each needs dim times horizon to be at most 600")
         self._held = max(4, horizon // 12)
         self.candidates: Floats | None = None
 

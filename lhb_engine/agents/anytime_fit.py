@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lhb_engine.agents.anytime_options import TOLD
 from lhb_engine.agents.fit_part import Part, too_little
 from lhb_engine.agents.form_choice import SHARED
 from lhb_engine.agents.form_fits import FormFits
@@ -84,10 +85,14 @@ class AnytimeFit:
         return self._forms_of(self._since)
 
     def _forms_of(self, later: HeldOut | None) -> FormFits:
-        """Return the forms, and which decides; shared ones where none is to be chosen."""
-        chosen = self.options.profiles != SHARED
-        forms = FormFits.of(self.prediction, later, self.units, self.dim)
-        return forms if chosen else replace(forms, in_use=SHARED)
+        """Return the forms, and which decides: the one that was told, or the best."""
+        forms, told = FormFits.of(self.prediction, later, self.units, self.dim), self._told
+        return replace(forms, in_use=told) if told else forms
+
+    @property
+    def _told(self) -> LagForm | None:
+        """The form of lag profiles that was told; None where the data choose."""
+        return TOLD.get(self.options.profiles)
 
     def _found(self) -> Estimate:
         """Return the estimate before the guard, in scaled units."""
@@ -151,19 +156,18 @@ class AnytimeFit:
         weights[: len(found.weights)] = found.weights
         if weights.ndim == 2:
             profiles, weights = weights, weights[:, : found.n_features] @ theta
-        chosen = self.options.profiles != SHARED
         forms = (
             self._forms.fitted(
                 part.data, self.horizon, self.window.last, found, rho, self._posterior
             )
-            if chosen
+            if self._told is None
             else None
         )
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
             theta=theta,
-            form=found.form if chosen else None,
+            form=None if self._told == SHARED else found.form,
             lag_profiles=profiles,
             forms=forms,
             active_lags=tuple(active.tolist()),

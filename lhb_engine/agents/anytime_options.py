@@ -7,10 +7,14 @@ from lhb_engine.agents.base import OptionError, Options, option
 from lhb_engine.agents.fit_windows import FIRST_FIT
 from lhb_engine.agents.option_checks import check_among, check_flag, check_number
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
+from lhb_engine.estimate import LagForm
 
 MOST_STALE = 0.25
+MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
 MOST_LETTERS = 256  # of a name
-Profiles = Literal["shared", "chosen"]
+Profiles = Literal["shared", "each", "chosen"]
+# the form of lag profiles that decides, where one was told
+TOLD: dict[Profiles, LagForm] = {"shared": "shared", "each": "smooth"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class AnytimeOptions(Options):
     profiles: Profiles = option(
         "chosen",
         "The fits find out whether features have lag profiles of their own (chosen), or all "
-        "features pay at the same lags (shared).",
+        "features pay at the same lags (shared), or each has a profile of its own (each; needs "
+        "dim times horizon to be at most 600).",
         changeable=True,
     )
 

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from lhb_engine.agents.anytime_options import MOST_UNKNOWNS
 from lhb_engine.agents.form_choice import SHARED, KnownForm, best_form
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import LagForm
@@ -14,7 +15,6 @@ from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
 FORMS: tuple[LagForm, ...] = get_args(LagForm)
-MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
 SCOUT: LagForm = "smooth"  # the form of features' own profiles that is tried first
 ROWS_A_LAG = 1.0  # of the horizon: fewer rows do not tell forms apart
 
@@ -44,7 +44,9 @@ class FormFits:
 
     @property
     def are_in_doubt(self) -> bool:
-        """Whether features' own profiles were judged, and do not clearly predict worse."""
+        """Whether features' own profiles decide, or were judged and are not clearly worse."""
+        if self.in_use != SHARED:
+            return True
         own = [form for name, form in self.known.items() if name != SHARED]
         return any(form.variance > 0.0 and not form.is_worse for form in own)
 

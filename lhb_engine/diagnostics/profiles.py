@@ -22,9 +22,9 @@ ALIKE = 0.5  # cosine of two profiles of one shape
 def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
     """Look for features with other lags than most, and for effects that change their sign."""
     form, dim = known.forms.get(known.form), rows.contexts.shape[1]
-    if known.lag_weights.ndim == 1 or form is None:
+    if known.lag_weights.ndim == 1:
         return
-    if form["excess"] > -SURE * np.sqrt(form["variance"]):
+    if form is not None and form["excess"] > -SURE * np.sqrt(form["variance"]):
         return
     profiles = known.lag_weights[: rows.n_lags, :dim]
     shape = _common_shape(profiles * np.sqrt(np.mean(rows.contexts**2, axis=0)))

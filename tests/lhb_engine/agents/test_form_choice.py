@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.profile_worlds import Clickbait
 from lhb_engine.agents import ALGORITHMS, make_agent
+from lhb_engine.agents.base import OptionError
 from lhb_engine.agents.form_choice import SURE, WORSE, KnownForm, best_form
 from lhb_engine.agents.form_fits import FormFits
 from lhb_engine.design.aligned_rounds import align
@@ -145,6 +146,26 @@ def test_the_form_is_that_of_the_world(kind):
     np.testing.assert_allclose(last.lag_weights, last.lag_profiles @ last.theta)
     assert np.sign(last.lag_profiles[0, 0]) != np.sign(last.theta[0])
     assert told.regret[-1] < 0.6 * plain.regret[-1]
+
+
+def test_who_knows_that_each_has_its_own_has_them_from_the_first_fit_on():
+    """No other form is fitted; intervals and findings are those of own profiles."""
+    world = Clickbait.draw(
+        dim=3, horizon=8, n_arms=5, noise=0.1, pattern="flat", sparsity=3, seed=62001
+    )
+    told, shared = (
+        simulate("anytime", world, n_rounds=250, seed=3, options={"profiles": profiles})
+        for profiles in ("each", "shared")
+    )
+    estimates = [e for e in told.estimates if e.theta is not None]
+    assert {(e.form, e.forms) for e in estimates} == {("smooth", None)}
+    np.testing.assert_allclose(estimates[-1].lag_profiles, world.profiles, atol=0.2)
+    assert estimates[-1].intervals["lag_sums"]
+    assert told.regret[-1] < shared.regret[-1]
+    checked = told.agent.checked_fit(history_of(told).over(FitWindow(99, 1, 250, 8, 250)))
+    assert "pays_now_costs_later" in {finding["code"] for finding in checked.findings}
+    with pytest.raises(OptionError, match="at most 600"):
+        make_agent("anytime", dim=7, horizon=100, profiles="each")
 
 
 def test_estimates_and_states_are_restored_to_the_bit():

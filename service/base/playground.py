@@ -86,6 +86,8 @@ def _begin() -> None:
 class Playground:
     """One process that plays, started by the first play; `is_busy` says whether it plays."""
 
+    seconds = PLAY_SECONDS  # the most of a play
+
     def __init__(self) -> None:
         self._processes = Processes(1, _begin, (), START_SECONDS)
         self.is_busy = False
@@ -97,13 +99,13 @@ class Playground:
             raise Problem(ProblemCode.OVERLOADED, detail, retry_after=2)
         self.is_busy = True
         try:
-            played: dict[str, Any] = await self._processes.run(play, asked, seconds=PLAY_SECONDS)
+            played: dict[str, Any] = await self._processes.run(play, asked, seconds=self.seconds)
             return played
         except NotBegun:
             detail = "no process plays now; try again in a moment"
             raise Problem(ProblemCode.OVERLOADED, detail, retry_after=2) from None
         except (TimeoutError, ProcessExpired):
-            detail = f"this world took longer than {PLAY_SECONDS:g} s: try fewer rounds"
+            detail = f"this world took longer than {self.seconds:g} s: try fewer rounds"
             raise Problem(ProblemCode.OVERLOADED, detail, "rounds", retry_after=2) from None
         finally:
             self.is_busy = False

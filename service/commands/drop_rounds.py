@@ -66,8 +66,6 @@ def drop_rounds(
     key: SessionKey, to: int
 ) -> Generator[Command[DropCursor | None], DropCursor | None, None]:
     """Yield the commands of one pass over the rows of a session."""
-    done: DropCursor | None = None
-    while True:
+    done = yield DropSlice(key, to)
+    while done is not None:
         done = yield DropSlice(key, to, done)
-        if done is None:
-            return

@@ -58,8 +58,6 @@ def sweep(
     key: SessionKey, *, abandoned_by: str | None = None
 ) -> Generator[Command[Erased | None], Erased | None, None]:
     """Yield the commands that erase a session's hidden rows; see `EraseSlice`."""
-    done: Erased | None = None
-    while True:
+    done = yield EraseSlice(key, None, abandoned_by)
+    while done is not None:
         done = yield EraseSlice(key, done, abandoned_by)
-        if done is None:
-            return

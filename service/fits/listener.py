@@ -26,7 +26,8 @@ class FitSignals:
 
     def queue(self) -> FitQueue:
         """Return the number of due fits, since when the oldest is due, and connected workers."""
-        return self._store.fit_queue()
+        with self._store.reader() as reader:
+            return reader.fit_queue()
 
     def start(self, writer: GroupCommit, store: Store) -> None:
         """Start listening."""

@@ -15,7 +15,6 @@ from psycopg.rows import TupleRow
 
 from service.base.byte_bounded import ByteBounded
 from service.base.problems import ProblemCode, Unavailable
-from service.session.due_fits import FitQueue
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -284,11 +283,6 @@ class PostgresStore:
                 return connection
             connection.close()
         return connect_to_read(self.url, "reader")
-
-    def fit_queue(self) -> FitQueue:
-        """Return the number of due fits, since when the oldest is due, and the worker count."""
-        with self.reader() as reader:
-            return reader.fit_queue()
 
     def close(self) -> None:
         """Close all connections."""

@@ -229,6 +229,7 @@ class SqliteStore:
     """
 
     is_local, slices = True, Slices()
+    most_trajectories = N_CACHED_TRAJECTORIES
     slice_seconds = 0.0015
 
     def __init__(self, path: Path) -> None:
@@ -373,7 +374,7 @@ class SqliteStore:
     def trim(self) -> None:
         """Remove the least recently used rows from the caches."""
         self.sessions.trim()
-        while len(self.trajectories) > N_CACHED_TRAJECTORIES:
+        while len(self.trajectories) > self.most_trajectories:
             self.trajectories.popitem(last=False)
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ from scipy.optimize import nnls
 from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow
-from lhb_engine.lasso import rank_one as module
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.lasso.rank_one import columns_along, refit
 
@@ -65,10 +64,9 @@ def test_a_baseline_may_be_negative():
     np.testing.assert_allclose(found.weights, WEIGHTS, atol=1e-9)
 
 
-def test_where_columns_are_too_large_all_weights_get_one_factor(monkeypatch):
+def test_where_columns_are_too_large_all_weights_get_one_factor():
     design, y = problem(3, baseline=1.0, noise=0.1)
-    monkeypatch.setattr(module, "MAX_ENTRIES", 100)
-    found = refit(design, y, THETA, 0.25 * WEIGHTS - 0.01, True)
+    found = refit(design, y, THETA, 0.25 * WEIGHTS - 0.01, True, most_entries=100)
     shape = np.maximum(0.25 * WEIGHTS - 0.01, 0)
     factor = found.weights.sum() / shape.sum()
     np.testing.assert_allclose(found.weights, factor * shape)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from service.base import playground
 from service.base.playground import Playground, PlaygroundBody
 from service.base.problems import Problem
 from tests.service.conftest import Serve, problem
@@ -27,9 +26,9 @@ async def test_it_is_closed_by_default(serve: Serve) -> None:
 
 
 @nothing_is_stored
-async def test_it_is_bounded_and_plays(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playground, "PLAY_SECONDS", 300.0)  # on a busy machine too
+async def test_it_is_bounded_and_plays(serve: Serve) -> None:
     async with serve(playground=True) as client:
+        client.service.playground.seconds = 300.0  # on a busy machine too
         limits = (await client.read(PATH))["limits"]
         too_large: dict[str, Any] = {
             name: limits[name] + 1 for name in ("arms", "dim", "rounds", "noise")
@@ -47,9 +46,9 @@ async def test_it_is_bounded_and_plays(serve: Serve, monkeypatch: pytest.MonkeyP
         assert played["fits"][-1]["lag_weights"][1] == pytest.approx(1.0, abs=0.2)
 
 
-async def test_a_play_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playground, "PLAY_SECONDS", 0.01)
+async def test_a_play_that_takes_too_long_is_stopped() -> None:
     grounds = Playground()
+    grounds.seconds = 0.01
     try:
         with pytest.raises(Problem, match="took longer"):
             await grounds.run(WORLD)

@@ -3,21 +3,23 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from service.session.records import ROW_BYTES, SessionKey
-from service.storage.sqlite import store
+from service.storage.sqlite.store import SqliteStore
 from service.writer.agent_cache import LEAST_BYTES, Agents
 from tests.service.service_harness import ServiceHarness
 
 
 def played(
-    path: Path, agents: Agents
+    path: Path, agents: Agents, *, are_caches_small: bool = False
 ) -> tuple[ServiceHarness, list[SessionKey], list[tuple[object, ...]]]:
     """Decisions of four sessions in turn, each with a reward and its own trajectories."""
     path.mkdir()
     harness = ServiceHarness(path)
     harness.agents = agents
+    if are_caches_small:
+        assert isinstance(harness.store, SqliteStore)
+        harness.store.sessions.most, harness.store.most_trajectories = 3 * ROW_BYTES, 2
     keys: list[SessionKey] = []
     for i in range(4):
         harness.create(seed=i)
@@ -33,14 +35,11 @@ def played(
     return harness, keys, rows
 
 
-def test_decisions_are_the_same_where_a_cache_holds_two_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decisions_are_the_same_where_a_cache_holds_two_of_them(tmp_path: Path) -> None:
     harness, _, expected = played(tmp_path / "whole", Agents())
     harness.close()
-    monkeypatch.setattr(store, "MOST_SESSION_BYTES", 3 * ROW_BYTES)
-    monkeypatch.setattr(store, "N_CACHED_TRAJECTORIES", 2)
-    harness, keys, rows = played(tmp_path / "small", Agents(2 * LEAST_BYTES + LEAST_BYTES // 2))
+    agents = Agents(2 * LEAST_BYTES + LEAST_BYTES // 2)
+    harness, keys, rows = played(tmp_path / "small", agents, are_caches_small=True)
     assert rows == expected
     cached = []
     for key in keys:

@@ -84,14 +84,6 @@ class GroupSums:
         measured = rows[rows[:, 0] > 0]
         return cls(len(measured), measured.sum(axis=0), measured.T @ measured)
 
-    def __add__(self, other: "GroupSums") -> "GroupSums":
-        """Add the sums of other trajectories."""
-        return GroupSums(
-            self.n_trajectories + other.n_trajectories,
-            self.totals + other.totals,
-            self.products + other.products,
-        )
-
     @property
     def rounds(self) -> float:
         """Number of measured rounds."""

@@ -57,5 +57,4 @@ class ByteBounded(Generic[K, V]):
         return key in self._held
 
     def __len__(self) -> int:
-        """Return the number of values."""
         return len(self._held)

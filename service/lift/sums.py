@@ -16,6 +16,7 @@ MOST_POINTS = 200
 POINT_EVERY = 1.02  # the factor by which the measured rounds grow between two points
 Totals = tuple[int, int, int]  # measured rounds, rewards, predicted rewards: see `exact`
 NOTHING: Totals = (0, 0, 0)
+NO_SUMS = GroupSums(0, np.zeros(3, dtype=object), np.zeros((3, 3), dtype=object))
 
 
 @dataclass(slots=True)
@@ -42,9 +43,7 @@ class LiftSums:
     difference, low, high, Unix seconds.
     """
 
-    groups: dict[str, GroupSums] = field(
-        default_factory=lambda: {name: _no_sums() for name in GROUPS}
-    )
+    groups: dict[str, GroupSums] = field(default_factory=lambda: dict.fromkeys(GROUPS, NO_SUMS))
     shadow: ShadowSums = field(default_factory=ShadowSums)
     n_left_out: int = 0
     points: list[list[float]] = field(default_factory=list)
@@ -111,11 +110,6 @@ class LiftSums:
 UPPER = np.triu_indices(3)  # of the products, which are symmetric
 PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 PLACES = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # of each product among these
-
-
-def _no_sums() -> GroupSums:
-    nothing = np.full((3, 3), 0, dtype=object)
-    return GroupSums(0, nothing[0], nothing)
 
 
 def _texts(numbers: Any, power: int = 1) -> list[str]:

@@ -82,11 +82,9 @@ class Names:
         return 2 * len(self.text or "") + LABEL_BYTES * (1 + n_labels)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether others are the same names, in the same order."""
         return isinstance(other, Names) and self.text == other.text
 
     def __hash__(self) -> int:
-        """Return the hash of their text."""
         return hash(self.text)
 
     def encode(self, contexts: "NamedContexts", dim: int) -> tuple[Floats, "Names"]:
@@ -224,7 +222,6 @@ class NamedContexts:
         self.values = np.array(values, dtype=np.float64) + 0.0  # -0.0 equals 0.0
 
     def __len__(self) -> int:
-        """Return the number of arms."""
         return self._n_arms
 
     def labels(self, most: int | None = None) -> list[str]:

@@ -34,10 +34,10 @@ def found(agent: GroupSums, control: GroupSums, planned: float = 1e4) -> Lift:
 def test_sums_of_parts_add_up(seed: int, cut: int) -> None:
     rows = made(seed, 62, 1.0)
     whole = GroupSums.of(*rows)
-    parts = GroupSums.of(*(r[:cut] for r in rows)) + GroupSums.of(*(r[cut:] for r in rows))
-    assert parts.n_trajectories == whole.n_trajectories
-    np.testing.assert_allclose(parts.totals, whole.totals)
-    np.testing.assert_allclose(parts.products, whole.products)
+    one, other = (GroupSums.of(*(r[part] for r in rows)) for part in (slice(cut), slice(cut, None)))
+    assert one.n_trajectories + other.n_trajectories == whole.n_trajectories
+    np.testing.assert_allclose(one.totals + other.totals, whole.totals)
+    np.testing.assert_allclose(one.products + other.products, whole.products)
 
 
 def test_the_standard_error_is_that_of_trajectories_not_of_rounds() -> None:

@@ -1,8 +1,10 @@
-"""Models of the answers, for /openapi.json, made from the client's types of them.
+"""The client's types of the answers: members made from rows, and models for /openapi.json.
 
 Answers are not validated against these models.
 """
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -14,6 +16,34 @@ from service.base.problems import ProblemCode
 
 # types that the client does not know
 KINDS: dict[tuple[str, str], Any] = {("ProblemAnswer", "code"): ProblemCode}
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """Format Unix seconds as RFC 3339 in UTC.
+
+    There are always six fractional digits, so that the texts sort by time.
+    """
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def members_of(kind: Any, row: Any) -> dict[str, Any]:
+    """Return those members of a type of answers that a row has under the same name.
+
+    Times become texts, and the integers that SQLite stores for true and false become these again.
+    """
+    return {name: shown(getattr(row, name)) for name, shown in _shown(kind) if hasattr(row, name)}
+
+
+@cache
+def _shown(kind: Any) -> list[tuple[str, Callable[[Any], Any]]]:
+    """Return the members' names, each with the function that makes its value of a row's."""
+    hints = get_type_hints(kind)
+    times = {name: timestamp for name in hints if name == "at" or name.endswith("_at")}
+    flags = {name: bool for name, hint in hints.items() if hint is bool}
+    functions: dict[str, Callable[[Any], Any]] = {**times, **flags}
+    return [(name, functions.get(name, lambda value: value)) for name in hints]
 
 
 def model_of(kind: Any) -> Any:

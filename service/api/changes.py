@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import Request, Response
@@ -12,9 +12,9 @@ from starlette.responses import StreamingResponse
 from service.api.documentation import SESSION, Routes
 from service.api.runtime import Service, is_still_allowed, service_of, tenant_of
 from service.api.sessions import found_session, session_answer
-from service.base.problems import Problem, ProblemCode
-from service.base.tenant_shares import NoPlace
+from service.base.problems import Problem
 from service.rounds.deciding import deciding
+from service.storage.reader import Reader
 
 router = Routes(SESSION, tags=["sessions"])
 EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
@@ -52,41 +52,25 @@ async def get_changes(session_id: str, request: Request) -> Response:
     return EventStream(stream())
 
 
-def _read(service: Service, tenant: str, session_id: str) -> dict[str, Any]:
-    with service.store.reader() as reader:
-        session = found_session(reader, tenant, session_id)
-        return session_answer(session, deciding(reader, session))
-
-
 async def _events(
     service: Service, tenant: str, session_id: str, is_allowed: Callable[[], bool]
 ) -> AsyncGenerator[str, None]:
-    with _place(service, tenant):
+    def read(reader: Reader) -> dict[str, Any]:
+        session = found_session(reader, tenant, session_id)
+        return session_answer(session, deciding(reader, session))
+
+    with service.streams.take(tenant):
         answer, every = None, service.intervals.changes
         for _ in range(round(service.intervals.stream / every)):
             try:
-                now = await service.read_for(tenant, lambda: _read(service, tenant, session_id))
+                now = await service.query(tenant, read)
             except Problem:
                 if answer is None:
                     raise
                 return  # deleted
             if now != answer:
                 answer = now
-                yield _event(answer)
+                yield f"data: {json.dumps(answer)}\n\n"
             await asyncio.sleep(every)
             if not is_allowed():
                 return
-
-
-@contextmanager
-def _place(service: Service, tenant: str) -> Iterator[None]:
-    try:
-        with service.streams.take(tenant):
-            yield
-    except NoPlace:
-        detail = "as many streams as this tenant may have at once are open"
-        raise Problem(ProblemCode.TOO_MANY_STREAMS, detail, retry_after=5) from None
-
-
-def _event(answer: dict[str, Any]) -> str:
-    return f"data: {json.dumps(answer)}\n\n"

@@ -10,7 +10,7 @@ from clients.sdk.answers import CreditAnswer, CreditByFeatureAnswer, Deciding
 from lhb_engine.estimate import Estimate, first_lags
 from lhb_engine.evaluation.credit import credit, credit_by_feature, why_no_credit
 from lhb_engine.history import Floats, Ints
-from service.api.answer_models import page_of
+from service.api.answer_models import members_of, page_of
 from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.sessions import read_session
@@ -67,10 +67,7 @@ def credit_answers(
         earned, to_come = found.earned.tolist(), found.to_come.tolist()
     return [
         {
-            "round": decision.round,
-            "event_id": decision.event_id,
-            "arm": decision.arm,
-            "arm_id": decision.arm_id,
+            **members_of(CreditAnswer, decision),
             "earned": earned[i],
             "to_come": to_come[i],
             "reason": reason or None,

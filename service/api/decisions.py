@@ -7,13 +7,14 @@ from msgspec.json import encode
 
 from clients.sdk.answers import DecisionAnswer, VoidAnswer
 from lhb_engine.history import Floats
+from service.api.answer_models import timestamp
 from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts, read_contexts_at_once
 from service.api.documentation import SESSION, Routes
 from service.api.request_bodies import DecisionBody
 from service.api.rewards import read_rewards
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
-from service.api.sessions import json_response, read_session, timestamp
+from service.api.sessions import json_response, read_session
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode

@@ -12,11 +12,11 @@ from clients.sdk.answers import (
     NoEstimateAnswer,
 )
 from lhb_engine.diagnostics.finding import by_names
-from service.api.answer_models import page_of
+from service.api.answer_models import members_of, page_of, timestamp
 from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.runtime import service_of, tenant_of
-from service.api.sessions import json_response, names_answer, read_session, timestamp
+from service.api.sessions import json_response, names_answer, read_session
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import AskFit
 from service.fits.schedule import MAX_WAITING
@@ -45,16 +45,9 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
         estimate["findings"] = findings_of(session, record)
     return {
         **estimate,
-        "status": record.status,
-        "reason": record.reason,
-        "number": record.number,
-        "epoch": record.epoch,
-        "due": record.due,
-        "model_version": record.model_version,
-        "parent": record.parent,
+        **members_of(FitAnswer, record),
         "window": manifest["window"],
         "attempts": manifest["attempts"],
-        "at": timestamp(record.at),
         "in_use": is_in_use,
     }
 
@@ -150,29 +143,14 @@ def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
 
 
 def _due_answer(due: DueFit, status: str) -> dict[str, Any]:
-    return {
-        "epoch": due.window.epoch,
-        "status": status,
-        "window": window_to_json(due.window),
-        "reason": due.reason,
-        "due_at": timestamp(due.due_at),
-        "attempts": due.attempts,
-        "retry_at": timestamp(due.retry_at),
-    }
+    window = {"epoch": due.window.epoch, "window": window_to_json(due.window)}
+    return {**members_of(EpochAnswer, due), **window, "status": status}
 
 
 def _done_answer(record: EstimateRow) -> dict[str, Any]:
     manifest = record.inputs
-    return {
-        "epoch": record.epoch,
-        "status": record.status,
-        "window": manifest["window"],
-        "reason": record.reason,
-        "due_reason": manifest["reason"],
-        "number": record.number,
-        "model_version": record.model_version,
-        "at": timestamp(record.at),
-    }
+    window = {"window": manifest["window"], "due_reason": manifest["reason"]}
+    return {**members_of(EpochAnswer, record), **window}
 
 
 def _unfinished_answers(session: SessionRow) -> list[dict[str, Any]]:

@@ -7,16 +7,17 @@ from fastapi import Query, Request, Response
 
 from clients.sdk.answers import AuditAnswer, KeyAnswer, NewKeyAnswer
 from service.api.access import ADMIN
-from service.api.answer_models import page_of
+from service.api.answer_models import members_of, page_of, timestamp
 from service.api.body_parsing import KEY, ROTATION
 from service.api.documentation import Routes
 from service.api.key_bodies import DAY
 from service.api.paging import LIMIT, cut, page
 from service.api.runtime import actor_of, service_of, tenant_of
-from service.api.sessions import json_response, timestamp
+from service.api.sessions import json_response
 from service.base.problems import Problem, ProblemCode
 from service.commands.keys import RevokeKey, RotateKey, SaveKey, may_manage, new_key
 from service.session.records import ApiKey, AuditRow
+from service.storage.reader import Reader
 
 router = Routes("/v1", tags=["keys"], role=ADMIN)
 PLACE = Query("", max_length=64, description="`next` of the previous page")
@@ -24,16 +25,7 @@ PLACE = Query("", max_length=64, description="`next` of the previous page")
 
 def key_answer(key: ApiKey) -> dict[str, Any]:
     """Return the members of `KeyAnswer`."""
-    return {
-        "id": key.id,
-        "tenant": key.tenant,
-        "role": key.role,
-        "label": key.label,
-        "created_at": timestamp(key.created_at),
-        "expires_at": timestamp(key.expires_at),
-        "revoked_at": timestamp(key.revoked_at),
-        "last_used_at": timestamp(key.last_used_at),
-    }
+    return members_of(KeyAnswer, key)
 
 
 def audit_answer(entry: AuditRow) -> dict[str, Any]:
@@ -43,8 +35,7 @@ def audit_answer(entry: AuditRow) -> dict[str, Any]:
         name: timestamp(value) if name.endswith("_at") and isinstance(value, float) else value
         for name, value in stored.items()
     }
-    members = entry._asdict() | {"at": timestamp(entry.at), "detail": detail}
-    return {name: members[name] for name in AuditRow._fields}
+    return {**members_of(AuditAnswer, entry), "detail": detail}
 
 
 @router.serve("GET /keys", "List API keys", page_of(KeyAnswer))
@@ -56,14 +47,13 @@ async def get_keys(request: Request, cursor: str = PLACE, limit: int = LIMIT) ->
     """
     service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            rows = sorted(reader.api_keys(), key=_place)
-        shown = [key for key in rows if may_manage(tenant, key.tenant) and _place(key) > cursor]
-        found, following = cut(shown[: limit + 1], limit, _place)
-        return page([key_answer(key) for key in found], following)
+    def read(reader: Reader) -> dict[str, Any]:
+        rows = [key for key in reader.api_keys() if may_manage(tenant, key.tenant)]
+        later = sorted((key for key in rows if _place(key) > cursor), key=_place)
+        shown, following = cut(later[: limit + 1], limit, _place)
+        return page([key_answer(key) for key in shown], following)
 
-    return json_response(await service.read_for(tenant, read))
+    return json_response(await service.query(tenant, read))
 
 
 def _place(key: ApiKey) -> str:
@@ -135,10 +125,9 @@ async def get_audit(request: Request, cursor: str = PLACE, limit: int = LIMIT) -
     """
     service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            rows = reader.audit(tenant or None, cursor, limit + 1)
-        found, following = cut(rows, limit, lambda entry: entry.id)
-        return page([audit_answer(entry) for entry in found], following)
+    def read(reader: Reader) -> dict[str, Any]:
+        rows = reader.audit(tenant or None, cursor, limit + 1)
+        shown, following = cut(rows, limit, lambda entry: entry.id)
+        return page([audit_answer(entry) for entry in shown], following)
 
-    return json_response(await service.read_for(tenant, read))
+    return json_response(await service.query(tenant, read))

@@ -10,12 +10,13 @@ from typing import Any
 
 from fastapi import Query, Request, Response
 
-from clients.sdk.answers import LiftAnswer, ShadowAnswer
+from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums
+from service.api.answer_models import members_of, timestamp
 from service.api.documentation import SESSION, Routes
 from service.api.runtime import service_of, tenant_of
-from service.api.sessions import read_session, timestamp
+from service.api.sessions import read_session
 from service.lift.exact import nearest
 from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums
@@ -59,10 +60,7 @@ async def get_lift(
             **{name: _group(sums.groups[name]) for name in GROUPS},
             "lift": None
             if isinstance(found, Refusal)
-            else {
-                **{name: getattr(found, name) for name in COMPARED},
-                "variance_taken": found.adjusted,
-            },
+            else {**members_of(ComparedAnswer, found), "variance_taken": found.adjusted},
             "reason": refusal if isinstance(found, Refusal) else None,
             "rounds_to_go": to_go if to_go is not None and isfinite(to_go) else None,
             "planned_rounds": trial.planned_rounds,
@@ -72,12 +70,6 @@ async def get_lift(
         }
 
     return await _read_summed(request, session_id, answer)
-
-
-COMPARED = (
-    *("difference", "low", "high", "ratio", "ratio_low", "ratio_high"),
-    *("standard_error", "level"),
-)
 
 
 @router.serve("GET /shadow", "How the agent agrees with its caller", ShadowAnswer)

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from fastapi import Request, Response
 
-from clients.sdk.answers import RoundAnswer
-from service.api.answer_models import page_of
+from clients.sdk.answers import RoundAnswer, SpanAnswer
+from service.api.answer_models import members_of, page_of
 from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.sessions import read_session, timestamp
+from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.timeline import timeline_of
 from service.session.covariates import given_covariates
@@ -41,12 +41,7 @@ def round_answer(
     n_corrected -= len(measured)
     values = [m.value for m in measured if m.first_round == m.last_round]
     spans = [
-        {
-            "first_round": m.first_round,
-            "last_round": m.last_round,
-            "value": m.value,
-            "covariates": given_covariates([m.covariates]),
-        }
+        {**members_of(SpanAnswer, m), "covariates": given_covariates([m.covariates])}
         for m in measured
         if m.first_round != m.last_round
     ]
@@ -54,25 +49,14 @@ def round_answer(
     if any(m.covariates for m in measured):
         told += [m.covariates for m in measured if m.first_round == m.last_round]
     return {
-        "round": decision.round,
-        "event_id": decision.event_id,
-        "arm": decision.arm,
-        "arm_id": decision.arm_id,
+        **members_of(RoundAnswer, decision),
         "context": np.frombuffer(decision.context).tolist() if decision.context else None,
         "reward": sum(values) if values else None,
         "n_rewards": len(values),
         "n_corrected": n_corrected,
         "spans": spans,
         "covariates": given_covariates(told),
-        "propensity": decision.propensity,
-        "explored": bool(decision.explored),
-        "forced": bool(decision.forced),
         "void": is_void,
-        "epoch": decision.epoch,
-        "model_version": decision.model_version,
-        "at": timestamp(decision.at),
-        "played_by": decision.played_by,
-        "agent_arm": decision.agent_arm,
     }
 
 

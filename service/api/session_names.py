@@ -14,6 +14,7 @@ from starlette.types import Scope
 from service.api.runtime import Service
 from service.base.session_ids import has_form_of_id
 from service.commands.sessions import unknown_session
+from service.storage.reader import Reader
 
 PREFIX = b"/v1/sessions/"
 IMPORT = b"/v1/sessions/import"
@@ -28,12 +29,11 @@ async def find_ids(service: Service, tenant: str, given: Iterable[str]) -> dict[
     if not names:
         return {}
 
-    def read() -> dict[str, str]:
-        with service.store.reader() as reader:
-            found = {name: reader.session_named(tenant, name) for name in names}
-        return {name: session.id for name, session in found.items() if session is not None}
+    def read(reader: Reader) -> dict[str, str]:
+        named = {name: reader.session_named(tenant, name) for name in names}
+        return {name: session.id for name, session in named.items() if session is not None}
 
-    return read() if service.store.is_local else await service.read_for(tenant, read)
+    return await service.query(tenant, read, is_small=True)
 
 
 def is_by_name(scope: Scope) -> bool:

@@ -1,7 +1,6 @@
 """Endpoints that create, list, read, change and delete sessions."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Query, Request, Response
@@ -9,6 +8,7 @@ from pydantic_core import to_json
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from lhb_engine.agents.base import Deciding
+from service.api.answer_models import members_of, timestamp
 from service.api.body_parsing import PATCH, SESSION
 from service.api.documentation import Routes
 from service.api.paging import LIMIT, cut, page
@@ -20,7 +20,6 @@ from service.commands.sessions import CreateSession, DeleteSession, unknown_sess
 from service.fits.cost import allowed_cost
 from service.rounds.deciding import deciding
 from service.session.records import SessionRow
-from service.session.spec import PLAIN
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
@@ -35,40 +34,20 @@ register_url_convertor("text", AnyText())
 router = Routes("/v1/sessions", tags=["sessions"])
 
 
-def timestamp(seconds: float | None) -> str | None:
-    """Format Unix seconds as RFC 3339 in UTC.
-
-    There are always six fractional digits, so that the texts sort by time.
-    """
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
     """Return the members of `SessionAnswer`; `deciding` is what the next decision is made by."""
+    trial = session.trial
     return {
-        "id": session.id,
-        "name": session.name,
-        **settings_answer(session),
-        "created_at": timestamp(session.created_at),
+        **members_of(SessionAnswer, session),
+        **names_answer(session),
+        "mode": trial.mode,
+        "holdout": trial.holdout(),
+        "guard": trial.guard,
+        "clock": clock_answer(session),
         "archived": session.archived_at is not None,
-        "n_rounds": session.n_rounds,
-        "n_trajectories": session.n_trajectories,
-        "n_erased_rounds": session.n_erased_rounds,
-        "n_dropped_rounds": session.n_dropped_rounds,
-        "dropped_to": session.dropped_to,
-        "model_version": session.model_version,
         "fit_due": session.fit_due is not None,
         "deciding": deciding,
     }
-
-
-def settings_answer(session: SessionRow) -> dict[str, Any]:
-    """Return the members of `SessionAnswer` that are settings."""
-    plain = {name: getattr(session, name) for name in PLAIN}
-    clock = {"clock": clock_answer(session)}
-    return {**plain, **names_answer(session), **trial_answer(session), **clock}
 
 
 def names_answer(session: SessionRow) -> dict[str, Any]:
@@ -95,12 +74,6 @@ def clock_answer(session: SessionRow) -> dict[str, Any] | None:
     }
 
 
-def trial_answer(session: SessionRow) -> dict[str, Any]:
-    """Return the members of `SessionAnswer` that say what its agent is compared with."""
-    trial = session.trial
-    return {"mode": trial.mode, "holdout": trial.holdout(), "guard": trial.guard}
-
-
 def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
     """Return the session; raise 404 unknown_session if there is none."""
     session = reader.session((tenant, session_id))
@@ -124,11 +97,10 @@ async def read_session(
     """
     service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            return answer(reader, found_session(reader, tenant, session_id))
+    def read(reader: Reader) -> dict[str, Any]:
+        return answer(reader, found_session(reader, tenant, session_id))
 
-    return json_response(await service.read_for(tenant, read))
+    return json_response(await service.query(tenant, read))
 
 
 async def written_session(service: Service, session: SessionRow) -> dict[str, Any]:
@@ -171,19 +143,16 @@ async def get_sessions(
     """List sessions in order of creation."""
     service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            if name is None:
-                rows = reader.sessions(tenant, cursor, limit + 1, archived)
-            else:
-                rows = _named(reader, tenant, name, cursor, archived)
-            found, following = cut(rows, limit, lambda session: session.id)
-            items = [
-                session_answer(session, deciding(reader, session)) for session in giving_way(found)
-            ]
-            return page(items, following)
+    def read(reader: Reader) -> dict[str, Any]:
+        if name is None:
+            rows = reader.sessions(tenant, cursor, limit + 1, archived)
+        else:
+            rows = _named(reader, tenant, name, cursor, archived)
+        shown, following = cut(rows, limit, lambda session: session.id)
+        items = [session_answer(one, deciding(reader, one)) for one in giving_way(shown)]
+        return page(items, following)
 
-    return json_response(await service.read_for(tenant, read))
+    return json_response(await service.query(tenant, read))
 
 
 def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:

@@ -5,11 +5,11 @@ from typing import Any
 from fastapi import Query, Request, Response
 
 from clients.sdk.answers import TrajectoryAnswer
-from service.api.answer_models import page_of
+from service.api.answer_models import page_of, timestamp
 from service.api.documentation import SESSION, Routes
 from service.api.paging import LIMIT, page
 from service.api.runtime import actor_of, service_of, tenant_of
-from service.api.sessions import read_session, timestamp
+from service.api.sessions import read_session
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory

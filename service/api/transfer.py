@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
@@ -24,8 +24,6 @@ from service.api.sessions import (
     written_session,
 )
 from service.base.field_types import NO_STEP
-from service.base.problems import Problem, ProblemCode
-from service.base.tenant_shares import NoPlace
 from service.commands.sessions import refuse_id_as_name
 from service.fits.cost import allowed_cost
 from service.session.records import SessionRow
@@ -101,7 +99,7 @@ async def _export_chunks(
     service: Service, tenant: str, session_id: str, lines_of: LinesOf
 ) -> AsyncGenerator[bytes, None]:
     context = service.store.reader()
-    with _place(service, tenant):
+    with service.exports.take(tenant):
         reader = await service.read(context.__enter__)
         try:
             session = await service.read_for(
@@ -112,16 +110,6 @@ async def _export_chunks(
                 yield chunk
         finally:
             await service.read(lambda: context.__exit__(None, None, None))
-
-
-@contextmanager
-def _place(service: Service, tenant: str) -> Iterator[None]:
-    try:
-        with service.exports.take(tenant):
-            yield
-    except NoPlace:
-        detail = "as many exports as this tenant may have at once are under way"
-        raise Problem(ProblemCode.TOO_MANY_EXPORTS, detail, retry_after=5) from None
 
 
 def _next_chunk(lines: Iterator[bytes]) -> bytes:

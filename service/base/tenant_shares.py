@@ -5,19 +5,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-
-class NoPlace(Exception):
-    """The tenant has its share of the places, or none is free."""
+from service.base.problems import Problem, ProblemCode
 
 
 class Places:
     """`n` places; a tenant may take one more while as many stay free as it then has, less one.
 
-    So of eight places one tenant gets four, the next two, and two more one each.
+    So of eight places one tenant gets four, the next two, and two more one each. A refusal has this
+    `code` and `detail`.
     """
 
-    def __init__(self, n: int) -> None:
-        self._n = n
+    def __init__(self, n: int, code: ProblemCode, detail: str = "") -> None:
+        self._n, self._code, self._detail = n, code, detail
         self._taken: Counter[str] = Counter()
 
     @property
@@ -27,9 +26,9 @@ class Places:
 
     @contextmanager
     def take(self, tenant: str) -> Iterator[None]:
-        """Hold a place, or raise `NoPlace`."""
+        """Hold a place; a Problem says that the tenant has its share, or that none is free."""
         if self._taken[tenant] + 1 > self._n - self.n_taken:
-            raise NoPlace
+            raise Problem(self._code, self._detail, retry_after=5)
         self._taken[tenant] += 1
         try:
             yield

@@ -36,6 +36,7 @@ from service.personalizer.loop import (
 )
 from service.rounds.closing import closing_of
 from service.session.records import DecisionRow, SessionRow
+from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
 router = Routes(PATH)
@@ -299,13 +300,12 @@ async def _arm_now(service: Service, session: SessionRow, asked: Asked) -> int:
     if session.trial.mode == "shadow":
         return BASELINE
 
-    def choose() -> int:
-        with service.store.reader() as reader:
-            agent = build_agent(session, reader.agent_state(session.key))
+    def choose(reader: Reader) -> int:
+        agent = build_agent(session, reader.agent_state(session.key))
         draw = Draw(session.seed, f"deferred {asked.event_id}", 1, session.n_rounds + 1)
         return agent.choose(asked.contexts, draw).arm
 
-    return await service.read_for(session.tenant, choose)
+    return await service.query(session.tenant, choose)
 
 
 def shown_later(service: Service, session: SessionRow, waiting: DecisionRow) -> Decide:

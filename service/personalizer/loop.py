@@ -1,8 +1,7 @@
 """The session behind Personalizer's routes: how it is found and made."""
 
 import secrets
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends
 
@@ -14,9 +13,7 @@ from service.fits.cost import allowed_cost
 from service.session.records import Actor, DecisionRow, SessionRow, TrajectoryKey
 from service.session.spec import DEFAULTS as SETTINGS_DEFAULTS
 from service.session.spec import PLAIN
-from service.storage.reader import Reader
 
-Found = TypeVar("Found")
 NAME = "personalizer"
 # the body of the session that a first call makes: what Personalizer begins with, but for the dim,
 # the horizon and the share of uniform decisions. Without these an agent whose rewards are its own
@@ -37,7 +34,9 @@ VERSIONS = ("v1.0", "v1.1-preview", *(f"v1.1-preview.{n}" for n in (1, 2, 3)))
 
 async def find_loop(service: Service, tenant: str, name: str = NAME) -> SessionRow | None:
     """Return the tenant's session of this name, or None."""
-    return await _read(service, tenant, lambda reader: reader.session_named(tenant, name))
+    return await service.query(
+        tenant, lambda reader: reader.session_named(tenant, name), is_small=True
+    )
 
 
 async def make_session(
@@ -83,15 +82,7 @@ def deferred_name(loop: SessionRow) -> str:
 
 async def find_decision(service: Service, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
     """Return a decision by its event id, or None."""
-    return await _read(service, key[0], lambda reader: reader.decision(key, event_id))
-
-
-async def _read(service: Service, tenant: str, work: Callable[[Reader], Found]) -> Found:
-    def read() -> Found:
-        with service.store.reader() as reader:
-            return work(reader)
-
-    return read() if service.store.is_local else await service.read_for(tenant, read)
+    return await service.query(key[0], lambda reader: reader.decision(key, event_id), is_small=True)
 
 
 def refuse_version(version: str) -> str:

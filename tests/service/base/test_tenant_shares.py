@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
+from service.base.problems import Problem, ProblemCode
 from service.base.recurring import Intervals
-from service.base.tenant_shares import NoPlace, Places, TenantLimit
+from service.base.tenant_shares import Places, TenantLimit
 from service.storage.ports import MAX_EXPORTS, MAX_READS
 from tests.service.conftest import Serve, problem
 from tests.service.transfer.test_file_format import SlowExport
@@ -16,12 +17,12 @@ pytestmark = pytest.mark.anyio
 
 
 def test_one_tenant_leaves_places_to_others() -> None:
-    places, held = Places(8), []
+    places, held = Places(8, ProblemCode.TOO_MANY_STREAMS), []
     for tenant, most in (("a", 4), ("b", 2), ("c", 1), ("d", 1)):
         for _ in range(most):
             held.append(places.take(tenant))
             held[-1].__enter__()
-        with pytest.raises(NoPlace), places.take(tenant):
+        with pytest.raises(Problem), places.take(tenant):
             pass
     for place in held:
         place.__exit__(None, None, None)
@@ -77,7 +78,7 @@ async def test_streams_of_one_tenant_deny_no_other(serve: Serve) -> None:
     async with serve() as client:
         (a, _), (b, _) = await make_key(client, "a"), await make_key(client, "b")
     async with serve(Intervals(changes=60.0, stream=600.0)) as client:
-        client.service.streams = places = Places(4)
+        client.service.streams = places = Places(4, ProblemCode.TOO_MANY_STREAMS)
         sessions = {}
         for key in (a, b):
             client.headers.update(bearer(key))

@@ -1,6 +1,6 @@
 """The stored time never goes back."""
 
-from service.api.sessions import timestamp
+from service.api.answer_models import timestamp
 from service.writer.clock import Clock
 
 

@@ -9,23 +9,31 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 OnRound = Callable[[int], None]
 
 
-@contextmanager
-def progress(show: bool) -> Iterator[Callable[[str, int], OnRound]]:
-    """Yield a function that opens a bar and returns the function that advances it."""
+def bars_of(unit: str, *, show: bool = True) -> Progress:
+    """Return bars that count in this unit."""
     columns = (
         TextColumn("{task.description:>12}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as bars:
+    return Progress(*columns, console=Console(stderr=True), disable=not show)
+
+
+@contextmanager
+def progress(show: bool) -> Iterator[Callable[[str, int], OnRound]]:
+    """Yield a function that opens a bar and returns the function that advances it."""
+    with bars_of("rounds", show=show) as bars:
 
         def track(description: str, total: int) -> OnRound:
             task = bars.add_task(description, total=total)

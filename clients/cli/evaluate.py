@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clients.cli.output import WIDTH, AsJson, show
+from clients.cli.output import WIDTH, AsJson, LogError, show
 from clients.cli.simulate import DEFAULT_ALGORITHM, algorithms, read_options
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ def evaluate(
 
     Example: lhb evaluate log.csv --horizon 20
     """
-    from clients.cli.log_files import LogError
-
     if dask is not None:
         _evaluate_on_cluster(log, horizon, dask, as_json)
         return

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, counted, show, table
+from clients.cli.output import AsJson, LogError, counted, show, table
 
 CALL_ROUNDS = 10_000  # of one call
 SHOWN_ROUNDS = 5  # of a dry run
@@ -51,15 +51,11 @@ def history(
     Example: lhb history mail log.csv --time day --reward revenue --arm arm --dry-run
     """
     from clients import Client
-    from clients.cli.log_files import LogError
 
     beside = tuple(covariate or ())
     columns = Columns(reward, arm, tuple(feature or ()), beside, trajectory, time)
-    try:
-        rows = _rows(file)
-        parts, categories = columns.rounds(rows, 2 if file.suffix == ".csv" else 1)
-    except LogError as error:
-        raise SystemExit(f"lhb history: {error}") from None
+    rows = _rows(file)
+    parts, categories = columns.rounds(rows, 2 if file.suffix == ".csv" else 1)
     if not dry_run:
         digest = sha256(file.read_bytes() + repr(columns).encode()).hexdigest()[:32]
         with Client(url) as client:
@@ -101,8 +97,6 @@ class Columns:
 
         Raises `LogError`, which names the row, of which the first has the number `first`.
         """
-        from clients.cli.log_files import LogError
-
         chosen = (*([self.arm] if self.arm else ()), *self.features)
         if not chosen:
             raise LogError("name the column of the --arm, or of a --feature")
@@ -130,8 +124,6 @@ class Columns:
 
 
 def _rows(file: Path) -> list[Cells]:
-    from clients.cli.log_files import LogError
-
     rows: list[Cells]
     if file.suffix == ".parquet":
         from pyarrow import parquet
@@ -159,8 +151,6 @@ def _are_numbers(rows: Iterable[Cells], name: str) -> bool:
 
 
 def _number(number: int, name: str, cell: Any) -> float | None:
-    from clients.cli.log_files import LogError
-
     if not _has(cell):
         return None
     try:
@@ -174,8 +164,6 @@ def _number(number: int, name: str, cell: Any) -> float | None:
 
 def _time(number: int, name: str, cell: Any) -> tuple[float, str]:
     """Return what orders a time: seconds since 1970, or the number that it is."""
-    from clients.cli.log_files import LogError
-
     try:
         return float(cell), ""
     except (TypeError, ValueError):

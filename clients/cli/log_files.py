@@ -22,7 +22,7 @@ the user's affinity to it, and a 1 for the position.
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from clients.cli.output import LogError
 from lhb_engine.evaluation.log_replay import NO_ARM, Block
 
 BLOCK_ROUNDS = 4096
@@ -38,10 +39,6 @@ ITEMS = "item_context.csv"
 AFFINITY = "user-item_affinity_"
 NUMBERS = ("item_feature_0",)  # the other features of an item are categories
 POSITIONS = ("1", "2", "3")
-
-
-class LogError(ValueError):
-    """A log that cannot be read; the message names the row and the column."""
 
 
 def read_log(
@@ -168,16 +165,10 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
 def _block(
     rows: list[tuple[int, dict[str, Any]]], dim: int | None, covariates: Sequence[str]
 ) -> Block:
-    def column(name: str) -> Iterable[float]:
-        for number, row in rows:
-            value = row.get(name)
-            if isinstance(value, bool) or not isinstance(value, int | float | None):
-                raise LogError(f"row {number}, {name}: {value!r} is not a number")
-            yield np.nan if value is None else float(value)
-
-    rewards = np.fromiter(column("reward"), dtype=np.float64, count=len(rows))
-    chances = np.fromiter(column("propensity"), dtype=np.float64, count=len(rows))
-    arms = np.fromiter(column("arm"), dtype=np.float64, count=len(rows))
+    rewards, chances, arms = (
+        np.array([_number(n, name, row.get(name), np.nan) for n, row in rows])
+        for name in ("reward", "propensity", "arm")
+    )
     sets = [row.get("contexts") for _, row in rows]
     if all(contexts is not None for contexts in sets):
         contexts = _array(sets, rows, "contexts", 3)
@@ -212,6 +203,13 @@ def _block(
     return Block(selected, rewards, contexts, taken, propensities, named, told)
 
 
+def _number(number: int, name: str, value: Any, missing: float) -> float:
+    """Return the value of a column in the row of this number; `missing` where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        raise LogError(f"row {number}, {name}: {value!r} is not a number")
+    return missing if value is None else float(value)
+
+
 def _told(
     rows: list[tuple[int, dict[str, Any]]], names: Sequence[str]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -220,10 +218,7 @@ def _told(
     for i, (number, row) in enumerate(rows):
         values = row.get("covariates") or {}
         for j, name in enumerate(names):
-            value = values.get(name, row.get(name))
-            if isinstance(value, bool) or not isinstance(value, int | float | None):
-                raise LogError(f"row {number}, {name}: {value!r} is not a number")
-            out[i, j] = value or 0.0
+            out[i, j] = _number(number, name, values.get(name, row.get(name)), 0.0)
     if not np.isfinite(out).all():
         i, j = np.argwhere(~np.isfinite(out))[0]
         raise LogError(f"row {rows[i][0]}, {names[j]}: is not finite")

@@ -16,6 +16,12 @@ ServerUrl = Annotated[
     str | None, typer.Option(help="URL of the server to use; default: the database itself.")
 ]
 WIDTH = 80  # columns of a terminal
+
+
+class LogError(ValueError):
+    """A log that cannot be read; the message names the row and the column."""
+
+
 # A command loads what it needs, so an error can only be of a class that is loaded already.
 EXPECTED = (
     "clients.sdk.errors.ApiError",
@@ -75,7 +81,7 @@ class CommandGroup(TyperGroup):
 
 def _reason(error: Exception) -> str | None:
     """Say what is wrong with a file, an address, a setting or an answer; None for a defect."""
-    if isinstance(error, (OSError, *_loaded(EXPECTED))):
+    if isinstance(error, (OSError, LogError, *_loaded(EXPECTED))):
         return str(error)
     if isinstance(error, tuple(_loaded(UNREACHABLE))):
         return f"there is no server to talk to at that --url: {error}"

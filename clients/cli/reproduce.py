@@ -100,32 +100,15 @@ def _run(
     sensitivity: bool,
     fresh: bool,
 ) -> None:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from clients.experiments.framework.claims import load_rulebook
     from clients.experiments.framework.figure import draw_figure
     from clients.experiments.framework.report import sensitivity_scales, spent
     from clients.experiments.framework.sweep import csv_path, run_sweep
+    from clients.progress import bars_of
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
     rulebook = load_rulebook()
     cpu_seconds = 0.0
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with bars_of("cases") as bars:
         for name in names:
             experiment = load_experiment(name)
             wider = sensitivity and experiment.varies

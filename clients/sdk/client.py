@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from .answers import AlgorithmAnswer, ItemAnswer, SessionAnswer
@@ -171,9 +170,8 @@ class ClientOperations(Generic[S]):
     @operation
     async def algorithms(self) -> list[AlgorithmAnswer]:
         """List the algorithms, each with the schema of its options."""
-        items: list[AlgorithmAnswer]
-        items = (await self._connection.call("GET", "/v1/algorithms"))["items"]
-        return items
+        listed = await self._connection.call("GET", "/v1/algorithms")
+        return list(listed["items"])
 
     @operation
     async def batch(self, items: Iterable[BatchItem | Mapping[str, Any]]) -> list[ItemAnswer]:
@@ -197,10 +195,8 @@ class ClientOperations(Generic[S]):
                 item["decision"] = decision_body(**item["decision"])
             if "reward" in item:
                 item["reward"] = reward_body(item["reward"])
-        answered: list[ItemAnswer]
-        body = {"items": asked}
-        answered = (await self._connection.call("POST", "/v1/batch", json=body))["items"]
-        return answered
+        answer = await self._connection.call("POST", "/v1/batch", json={"items": asked})
+        return list(answer["items"])
 
     @operation
     def flush(self) -> Call[int]:
@@ -230,12 +226,7 @@ class Client(Sync, ClientOperations[Session]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -253,12 +244,7 @@ class AsyncClient(Async, ClientOperations[AsyncSession]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:

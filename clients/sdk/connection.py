@@ -69,17 +69,7 @@ class Connection:
     ) -> Any:
         """Make one call, with retries after lost connections and refusals that pass.
 
-        Returns
-        -------
-        object
-            The parsed JSON answer; None where it is empty.
-
-        Raises
-        ------
-        ApiError
-            The service refused the request.
-        Unavailable
-            The service was not reached by any attempt.
+        Returns the parsed JSON answer, None where it is empty; raises what `Client.request` does.
         """
         if "json" in options:
             body = dumps(options.pop("json"))

@@ -195,7 +195,7 @@ class Delivery:
         try:
             answer = await self._call("POST", f"{path}/decisions", json=body)
         except ApiError as error:
-            if self.buffer is not None and not _passes(error):
+            if self.buffer is not None and not _passes(error.status):
                 await self._work(self.buffer.settle, numbers, {})
             raise
         if self.buffer is not None:
@@ -247,7 +247,7 @@ class Delivery:
             if not page:
                 break
             asked = {"items": [{"session_id": one.session, "reward": one.body} for one in page]}
-            items: list[ItemAnswer]
+            items: list[Any]
             try:
                 items = (await self._call("POST", "/v1/batch", json=asked, n_retries=1))["items"]
             except ApiError as error:
@@ -255,8 +255,8 @@ class Delivery:
                     if size > 1:
                         size = 1
                         continue
-                    items = [{"status": error.status, "problem": _problem(error)}]
-                elif not _passes(error):
+                    items = [{"status": error.status, "problem": error.problem}]
+                elif not _passes(error.status):
                     raise
                 else:
                     self._again_at = time.monotonic() + backoff(self._n_failures, None)
@@ -268,7 +268,7 @@ class Delivery:
             found = {
                 one.number: item
                 for one, item in zip(page, items, strict=True)
-                if not _passes_by(item["status"])
+                if not _passes(item["status"])
             }
             await self._work(_settle, buffer, page, found, own)
             answered |= found
@@ -288,21 +288,6 @@ def _settle(
     buffer.settle(found.keys() - refused.keys(), refused)
 
 
-def _passes(error: ApiError) -> bool:
-    return _passes_by(error.status)
-
-
-def _passes_by(status: int) -> bool:
+def _passes(status: int) -> bool:
     """Whether a refusal passes by itself: what is sent again later may be stored."""
     return status in RETRY_STATUS or status >= 500 or status == 0
-
-
-def _problem(error: ApiError) -> ProblemAnswer:
-    return {
-        "type": "about:blank",
-        "title": error.code,
-        "status": error.status,
-        "code": error.code,
-        "detail": error.detail,
-        "field": error.field,
-    }

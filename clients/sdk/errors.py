@@ -19,10 +19,12 @@ class ApiError(Exception):
         A sentence for people.
     field : str or None
         The offending field.
+    problem : mapping
+        The whole answer.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
-        self.status = status
+        self.status, self.problem = status, problem
         self.code: ProblemCode = problem.get("code", "http_error")
         self.detail = str(problem.get("detail", ""))
         self.field: str | None = problem.get("field")

@@ -247,12 +247,9 @@ class SessionOperations:
         self, contexts: Contexts, *, trajectory: str = "", arm_ids: Sequence[str] | None = None
     ) -> Call[RankAnswer]:
         """Score a context set without making a decision."""
-        body: dict[str, Any] = {"contexts": encoded(contexts)}
-        if trajectory:
-            body["trajectory"] = trajectory
-        if arm_ids is not None:
-            body["arm_ids"] = list(arm_ids)
-        return self._post("rank", body)
+        arms = None if arm_ids is None else list(arm_ids)
+        body = {"contexts": encoded(contexts), "trajectory": trajectory or None, "arm_ids": arms}
+        return self._post("rank", given(body))
 
     @operation
     async def read(self) -> SessionAnswer:
@@ -352,8 +349,7 @@ class SessionOperations:
     @operation
     async def erase_trajectory(self, key: str) -> None:
         """Erase all rounds and rewards of a trajectory. Erasing it again does nothing."""
-        path = f"{self._path}/trajectories/{in_path(key)}"
-        await self._connection.call("DELETE", path)
+        await self._connection.call("DELETE", f"{self._path}/trajectories/{in_path(key)}")
 
     @operation
     async def erase_feature(self, name: str) -> None:
@@ -364,8 +360,7 @@ class SessionOperations:
         NotFound
             404 unknown_feature: no column has the name, or not any more.
         """
-        path = f"{self._path}/features/{in_path(name)}"
-        await self._connection.call("DELETE", path)
+        await self._connection.call("DELETE", f"{self._path}/features/{in_path(name)}")
 
     @operation
     async def copy(self, /, name: str | None = None, **settings: Unpack[CopySettings]) -> Self:

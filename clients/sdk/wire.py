@@ -135,13 +135,7 @@ def in_path(text: str) -> str:
 
 
 def answer_of(response: httpx.Response) -> Any:
-    """Parse a response.
-
-    Raises
-    ------
-    ApiError
-        The service refused the request.
-    """
+    """Parse a response; raise the `ApiError` of a refusal."""
     if response.is_success:
         return response.json() if response.content else None
     try:

@@ -91,27 +91,17 @@ def run(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests that are under way.
 
-    Parameters
-    ----------
-    host : str
-        Address to listen on.
-    port : int
-        0 picks a free port.
-    settings : Settings, optional
-        Read from the environment if absent.
-    store : Store, optional
-        An open store to use; it is closed at the end. If absent, one is opened.
+    Port 0 is any free one. Settings are read from the environment by default, and a store is opened
+    by them; a store is closed at the end.
 
     Raises `Refused`: the address is beyond loopback, and the database has no key; or the database
-    cannot be served: another process owns it, its schema is another, ... Raises `SystemExit`: with
+    cannot be served: another process owns it, its schema is another, ... Raises `SystemExit` with
     status 3: the server did not start, for instance since the port is in use.
     """
     settings = settings or Settings()
     if store is None:
         refuse_lost(settings)
-    store = store or open_store(
-        settings.database_url
-    )  # here, so that a refusal is a line, not a traceback
+    store = store or open_store(settings.database_url)  # a refusal here is a line, no traceback
     try:
         check_bind(host, settings, store)
     except BaseException:

@@ -139,14 +139,7 @@ class Worker(FitProcesses):
 
 
 def run(settings: Settings | None = None, job: Job = run_fit) -> None:
-    """Run a worker until SIGTERM or SIGINT.
-
-    Parameters
-    ----------
-    settings : Settings, optional
-        Read from the environment if absent.
-    job : callable
-        The function that a process runs, with the signature of `run_fit`.
+    """Run a worker until SIGTERM or SIGINT, by default with the environment's settings.
 
     Raises `Refused`: the database is SQLite, has another schema, or is configured so that commits
     may be lost; or the metrics' port cannot be opened.

@@ -6,7 +6,7 @@ in slices.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Annotated, Any, Required
 
 import structlog
@@ -83,19 +83,18 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     ids = await find_ids(service, tenant, [item[0] for item in items if isinstance(item, tuple)])
     asked = await slices.run(pausing(_command(service, tenant, item, ids) for item in items))
     commands = [one for one in asked if not isinstance(one, Exception)]
-    outcomes = iter(await service.writer.submit_all([*commands]) if commands else ())
-    answers: list[Any] = [None] * len(items)
-    blocked: list[tuple[int, Decide, Blocked]] = []
-    for i, command in enumerate(asked):
-        result, error = (None, command) if isinstance(command, Exception) else next(outcomes)
+    results = iter(await service.writer.submit_all([*commands]) if commands else ())
+    outcomes: list[Any] = []  # a result, or the error in its place
+    blocked: dict[int, Awaitable[Taken]] = {}
+    for command in asked:
+        result, error = (None, command) if isinstance(command, Exception) else next(results)
         if isinstance(result, Blocked) and isinstance(command, Decide):
-            blocked.append((i, command, result))
-        else:
-            answers[i] = result, error
-    waits = (_wait(service, one[1], one[2]) for one in blocked)
-    for (i, *_), answer in zip(blocked, await asyncio.gather(*waits), strict=True):
-        answers[i] = answer
-    shown = await slices.run(pausing(_answer(*answer) for answer in answers))
+            blocked[len(outcomes)] = wait_and_take(service, command, result)
+        outcomes.append(result if error is None else error)
+    taken = await asyncio.gather(*blocked.values(), return_exceptions=True)
+    for i, outcome in zip(blocked, taken, strict=True):
+        outcomes[i] = outcome
+    shown = await slices.run(pausing(map(_answer, outcomes)))
     service.metrics.observe_items(shown, tenant)
     parts = await slices.run(pausing(encode(answer) for answer in shown))
     return 200, b'{"items":[%b]}' % b",".join(parts)
@@ -182,32 +181,19 @@ def _command(
         return problem
 
 
-def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
+def _answer(outcome: Any) -> dict[str, Any]:
     """Answer one item. A defect fails its own item only: the other items are durable."""
-    if isinstance(error, Problem):
-        if error.status >= 500:
-            log_failure(error, REQUEST_ID.get(), "/v1/batch")
-        return _problem(error)
-    if error is not None:
-        request_id = REQUEST_ID.get()
-        log.error("defect", request_id=request_id, path="/v1/batch", exc_info=error)
-        return _problem(defect(request_id))
-    if isinstance(result, Taken):
-        status = 201 if result.is_new else 200
-        return {"status": status, "decision": decision_answer(result.decision)}
-    return {"status": 200, "reward": accepted_answer(result)}
-
-
-async def _wait(
-    service: Service, command: Decide, blocked: Blocked
-) -> tuple[Taken | None, Exception | None]:
-    try:
-        return await wait_and_take(service, command, blocked), None
-    except Exception as error:
-        return None, error
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
+    if isinstance(outcome, Taken):
+        status = 201 if outcome.is_new else 200
+        return {"status": status, "decision": decision_answer(outcome.decision)}
+    if not isinstance(outcome, BaseException):
+        return {"status": 200, "reward": accepted_answer(outcome)}
+    problem, request_id = outcome, REQUEST_ID.get()
+    if not isinstance(problem, Problem):
+        log.error("defect", request_id=request_id, path="/v1/batch", exc_info=problem)
+        problem = defect(request_id)
+    elif problem.status >= 500:
+        log_failure(problem, request_id, "/v1/batch")
     return {"status": problem.status, "problem": problem.to_json()}
 
 

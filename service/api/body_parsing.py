@@ -15,7 +15,6 @@ from msgspec import MsgspecError
 from msgspec.json import Decoder
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.key_bodies import KeyBody, RotationBody
 from service.api.msgspec_types import msgspec_type
 from service.api.request_bodies import (
     TAGS,
@@ -173,8 +172,6 @@ def _field(location: tuple[int | str, ...]) -> str:
 SESSION: BodyParser[Any] = BodyParser(SessionBody)
 PATCH: BodyParser[Any] = BodyParser(SessionPatch)
 COPY: BodyParser[Any] = BodyParser(SessionCopy)
-KEY = BodyParser(KeyBody)
-ROTATION = BodyParser(RotationBody)
 DECISION = BodyParser(DecisionBody, is_hot=True)
 REWARDS = BodyParser(RewardsBody, is_hot=True)
 BATCH = BodyParser(BatchBody, is_hot=True)

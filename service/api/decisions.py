@@ -102,22 +102,22 @@ def check_arms(
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
             raise Problem(ProblemCode.WRONG_SHAPE, detail, "arm_ids")
-        refuse_duplicate_arm_ids(arm_ids)
+        refuse_repeated(arm_ids, "arm id", "arm_ids[{}]")
     for field, arm in (("forced_arm", forced), ("default_arm", default)):
         if type(arm) is int and not 0 <= arm < n_arms:
             detail = f"there is no arm {arm}; arms go from 0 to {n_arms - 1}"
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
 
 
-def refuse_duplicate_arm_ids(arm_ids: list[str]) -> None:
-    """Raise a 409 naming the first arm id that repeats an earlier one."""
-    if len(set(arm_ids)) == len(arm_ids):
+def refuse_repeated(ids: list[str], noun: str, field: str) -> None:
+    """Raise a 409 naming the first id that repeats an earlier one; its number goes into `field`."""
+    if len(set(ids)) == len(ids):
         return
     seen: set[str] = set()
-    for i, name in enumerate(arm_ids):
+    for i, name in enumerate(ids):
         if name in seen:
-            detail = f"the arm id {name!r} occurs twice"
-            raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, f"arm_ids[{i}]")
+            detail = f"the {noun} {name!r} occurs twice"
+            raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, field.format(i))
         seen.add(name)
 
 

@@ -1,16 +1,23 @@
 """POST /v1/sessions/{id}/history: append logged rounds to a session."""
 
+from typing import Any
+
 from fastapi import Request, Response
 
 from clients.sdk.answers import HistoryAnswer
 from service.api.body_parsing import HISTORY
+from service.api.context_arrays import read_contexts
 from service.api.documentation import SESSION, Routes
-from service.api.history_body import read_history
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import json_response
+from service.base.loop_slices import run_at_once
+from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Log, append_history
+from service.commands.decisions import body_digest
+from service.session.records import SERVER_EVENT
 from service.transfer.parsing_processes import PARSED_HERE_BYTES
 
+MAX_ROUNDS = 10_000  # rounds in one call
 router = Routes(SESSION, tags=["sessions"])
 
 
@@ -34,3 +41,36 @@ async def post_history(session_id: str, request: Request) -> Response:
         "rewards": done.n_rewards,
     }
     return json_response(answer, 201 if done.is_new else 200)
+
+
+def read_history(body: bytes) -> dict[str, Any]:
+    """Parse and check a body; return the members of a `Log`. A process does it for a large one."""
+    asked = HISTORY.read(body)
+    contexts = run_at_once(read_contexts(asked["contexts"]))
+    n = len(contexts)
+    if n > MAX_ROUNDS:
+        detail = f"a call takes at most {MAX_ROUNDS} rounds"
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
+    rewards = asked.get("rewards", [None] * n)
+    if len(rewards) != n:
+        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
+    rewards = [None if value is None else value + 0.0 for value in rewards]
+    covariates = asked.get("covariates") or {}
+    for name, values in covariates.items():
+        if len(values) != n:
+            detail = f"{len(values)} numbers for {n} rounds"
+            raise Problem(ProblemCode.WRONG_SHAPE, detail, f"covariates.{name}")
+    import_id = asked.get("import_id")
+    if import_id is not None and import_id.startswith(SERVER_EVENT):
+        detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
+        raise Problem(ProblemCode.INVALID, detail, "import_id")
+    # a body without covariates keeps the digest that it had before there were any
+    numbers = (rewards, sorted(covariates.items())) if covariates else (rewards,)
+    return {
+        "trajectory": asked.get("trajectory") or "",
+        "contexts": contexts,
+        "rewards": rewards,
+        "import_id": import_id,
+        "covariates": covariates,
+        "digest": None if import_id is None else body_digest(contexts, *numbers),
+    }

@@ -1,26 +1,68 @@
 """Endpoints that list, make, rotate and revoke API keys, and that show the audit log."""
 
 import json
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
 
 from clients.sdk.answers import AuditAnswer, KeyAnswer, NewKeyAnswer
 from service.api.access import ADMIN
 from service.api.answer_models import members_of, page_of, timestamp
-from service.api.body_parsing import KEY, ROTATION
+from service.api.body_parsing import BodyParser
 from service.api.documentation import Routes
-from service.api.key_bodies import DAY
 from service.api.paging import LIMIT, cut, page
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import json_response
+from service.api.unions import strict
+from service.base.field_types import Key
 from service.base.problems import Problem, ProblemCode
 from service.commands.keys import RevokeKey, RotateKey, SaveKey, may_manage, new_key
 from service.session.records import ApiKey, AuditRow
 from service.storage.reader import Reader
 
 router = Routes("/v1", tags=["keys"], role=ADMIN)
+MOST_SECONDS = 1e9  # some thirty years
+DAY = 86_400.0
 PLACE = Query("", max_length=64, description="`next` of the previous page")
+
+
+@with_config(strict({"label": "the shop", "role": "writer", "expires_in_seconds": 7_776_000}))
+class KeyBody(TypedDict, total=False):
+    """A new API key."""
+
+    label: Annotated[Key, Field(description="note for people")]
+    role: Annotated[
+        Literal["reader", "writer", "admin"],
+        Field(
+            description="reader: reads; writer: also creates, changes and deletes sessions, "
+            "decides and rewards; admin: also manages keys, and reads the audit log; "
+            'default "writer"'
+        ),
+    ]
+    tenant: Annotated[
+        Key,
+        Field(
+            description="whose data it opens; default: that of the key which asks, and another one "
+            "only for admins of the default tenant"
+        ),
+    ]
+    expires_in_seconds: Annotated[
+        float | None, Field(gt=0, le=MOST_SECONDS, description="default: it does not expire")
+    ]
+
+
+@with_config(strict({"overlap_seconds": 3600}))
+class RotationBody(TypedDict, total=False):
+    """How long the old key stays valid."""
+
+    overlap_seconds: Annotated[
+        float, Field(ge=0, le=MOST_SECONDS, description="default: a day, 86400")
+    ]
+
+
+KEY, ROTATION = BodyParser(KeyBody), BodyParser(RotationBody)
 
 
 def key_answer(key: ApiKey) -> dict[str, Any]:

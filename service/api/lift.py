@@ -82,9 +82,10 @@ async def get_shadow(session_id: str, request: Request) -> Response:
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         row = sums_so_far(reader, session)
         shadow = LiftSums.loads(row.sums).shadow
-        n, weight = shadow.n_scored, _sum_of_weights(reader, session)
+        n, record = shadow.n_scored, reader.installed(session)
         expected: list[float | None] = [None, None]
-        if n and weight is not None:
+        if n and record is not None:
+            weight = float(sum(record.values["lag_weights"]))
             expected = [weight * shadow.score / n, weight * shadow.agent_score / n]
         return {
             "n_rounds": shadow.n_rounds,
@@ -114,16 +115,10 @@ def _group(sums: GroupSums) -> dict[str, Any]:
 
 def _point(point: list[float]) -> dict[str, Any]:
     n, difference, low, high, at = point
-    found = {"n_rounds": round(n), "difference": difference, "low": low, "high": high}
-    return {**found, "at": timestamp(at)}
+    interval = {"difference": difference, "low": low, "high": high}
+    return {"n_rounds": round(n), **interval, "at": timestamp(at)}
 
 
 def _behind(session: SessionRow, row: LiftSumsRow) -> int:
     """Return how many rounds and rewards are in no sums yet."""
     return session.n_rounds - row.decided + session.n_measurements - row.measured
-
-
-def _sum_of_weights(reader: Reader, session: SessionRow) -> float | None:
-    """Return the sum of the lag weights in use; None before there are any."""
-    record = reader.installed(session)
-    return None if record is None else float(sum(record.values["lag_weights"]))

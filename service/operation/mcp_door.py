@@ -54,20 +54,20 @@ class Door:
 
     async def sessions(self, ctx: Context[Any], cursor: str = "") -> Answer:
         """List sessions: what each is, how many rounds it has, and what it decides by."""
-        return await self._ask(ctx, "GET", "", params={"cursor": cursor} if cursor else {})
+        return await self._ask(ctx, "GET", params={"cursor": cursor} if cursor else {})
 
     async def session(self, ctx: Context[Any], session: str) -> Answer:
         """Read a session, by its name or id: its settings and counters."""
-        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}")
+        return await self._ask(ctx, "GET", session)
 
     async def estimate(self, ctx: Context[Any], session: str) -> Answer:
         """Read what a session has learned: theta, lag weights, intervals, and findings."""
-        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}/estimate")
+        return await self._ask(ctx, "GET", session, "estimate")
 
     async def credit(self, ctx: Context[Any], session: str, trajectory: str = "") -> Answer:
         """List what each decision has earned so far, and is expected to earn still."""
-        path = f"/{quote(session, safe='')}/credit"
-        return await self._ask(ctx, "GET", path, params={"trajectory": trajectory})
+        params = {"trajectory": trajectory}
+        return await self._ask(ctx, "GET", session, "credit", params=params)
 
     async def credit_by_feature(self, ctx: Context[Any], session: str) -> Answer:
         """Read what each feature earned at once, and what it brought or cost later."""
@@ -75,14 +75,14 @@ class Door:
 
     async def lift(self, ctx: Context[Any], session: str) -> Answer:
         """Read what the agent earns beside its control group, with an interval."""
-        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}/lift")
+        return await self._ask(ctx, "GET", session, "lift")
 
     async def explain(
         self, ctx: Context[Any], session: str, event_id: str, trajectory: str = ""
     ) -> Answer:
         """Read one decision as it was answered: the scores of the arms, and why this one."""
-        path = f"/{quote(session, safe='')}/decisions/{quote(event_id, safe='')}"
-        return await self._ask(ctx, "GET", path, params={"trajectory": trajectory})
+        params = {"trajectory": trajectory}
+        return await self._ask(ctx, "GET", session, "decisions", event_id, params=params)
 
     async def create_session(
         self,
@@ -97,21 +97,21 @@ class Door:
         `settings` are the other members of the body of POST /v1/sessions.
         """
         body = {**(settings or {}), "name": name, "dim": dim, "horizon": horizon}
-        return await self._ask(ctx, "POST", "", json=body)
+        return await self._ask(ctx, "POST", json=body)
 
     async def decide(
         self, ctx: Context[Any], session: str, contexts: Rows, event_id: str, trajectory: str = ""
     ) -> Answer:
         """Choose one of the arms, a row of contexts each; the same event_id is one decision."""
         body = {"contexts": contexts, "event_id": event_id, "trajectory": trajectory or None}
-        return await self._ask(ctx, "POST", f"/{quote(session, safe='')}/decisions", json=body)
+        return await self._ask(ctx, "POST", session, "decisions", json=body)
 
     async def reward(
         self, ctx: Context[Any], session: str, value: float, round: int, trajectory: str = ""
     ) -> Answer:
         """Store the number that was measured for a round."""
         body = {"value": value, "round": round, "trajectory": trajectory or None}
-        return await self._ask(ctx, "POST", f"/{quote(session, safe='')}/rewards", json=body)
+        return await self._ask(ctx, "POST", session, "rewards", json=body)
 
     async def append_history(
         self,
@@ -125,13 +125,13 @@ class Door:
         """Append logged rounds, the chosen context of each and its reward; an import_id once."""
         body = {"contexts": contexts, "rewards": rewards, "import_id": import_id}
         body["trajectory"] = trajectory or None  # type: ignore[assignment]
-        return await self._ask(ctx, "POST", f"/{quote(session, safe='')}/history", json=body)
+        return await self._ask(ctx, "POST", session, "history", json=body)
 
-    async def _ask(self, ctx: Context[Any], method: str, path: str, **body: Any) -> Answer:
-        """Make a request with the caller's key; a refusal is the tool's error."""
+    async def _ask(self, ctx: Context[Any], method: str, *below: str, **body: Any) -> Answer:
+        """Ask what is `below` sessions with the caller's key; a refusal is the tool's error."""
         key = (ctx.headers or {}).get("authorization")
         headers = {} if key is None else {"authorization": key}
-        url = f"/v1/sessions{path}"
+        url = "/".join(["/v1/sessions", *(quote(part, safe="") for part in below)])
         answer = await self._client.request(method, url, headers=headers, timeout=60, **body)
         content: Answer = answer.json()
         if answer.is_error:

@@ -1,6 +1,6 @@
 """Rank, reward and activate: Personalizer's events, as decisions and rewards of one session."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, Required
 from urllib.parse import unquote
 from uuid import uuid4
@@ -13,7 +13,7 @@ from typing_extensions import TypeAliasType, TypedDict
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.api.body_parsing import BodyParser
-from service.api.decisions import read_decision, take
+from service.api.decisions import read_decision, refuse_repeated, take
 from service.api.documentation import Routes
 from service.api.request_bodies import MAX_ARMS, DecisionBody
 from service.api.rewards import made_receive, receive_parts
@@ -103,12 +103,7 @@ def read_rank(body: bytes, dim: int) -> SlicedWork[Asked]:
     """Parse and check a rank request, and hash its features into `dim` numbers an arm."""
     asked = RANK.read(body)
     ids = [action["id"] for action in asked["actions"]]
-    seen: set[str] = set()
-    for i, name in enumerate(ids):
-        if name in seen:
-            detail = f"the id {name!r} occurs twice"
-            raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, f"actions[{i}].id")
-        seen.add(name)
+    refuse_repeated(ids, "id", "actions[{}].id")
     excluded = set(asked.get("excludedActions") or ())
     open_ids = [name for name in ids if name not in excluded]
     if not open_ids:
@@ -141,24 +136,17 @@ def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dic
         chances = build_agent(then, None).probabilities(scores).tolist()
         others = np.argsort(-scores, kind="stable").tolist()
     assert decision.arm is not None
-    order = [decision.arm, *others]
-    ranked = iter(dict.fromkeys(order))
+    order = dict.fromkeys([decision.arm, *others])
+    ranked = ({"id": asked.open_ids[arm], "probability": chances[arm]} for arm in order)
     is_open = set(asked.open_ids)
     return {
         "ranking": [
-            _ranked(ranked, asked, chances) if name in is_open else {"id": name, "probability": 0.0}
+            next(ranked) if name in is_open else {"id": name, "probability": 0.0}
             for name in asked.ids
         ],
         "eventId": asked.event_id,
         "rewardActionId": asked.open_ids[decision.arm],
     }
-
-
-def _ranked(
-    ranked: Iterator[int], asked: Asked, chances: Sequence[float | None]
-) -> dict[str, object]:
-    arm = next(ranked)
-    return {"id": asked.open_ids[arm], "probability": chances[arm]}
 
 
 @with_config(STRICT)

@@ -29,24 +29,20 @@ class TrustedProxies:
         forwarded = b",".join(headers).decode("latin-1").split(",")
         address, port = scope["client"]
         while forwarded and self._is_trusted(address):
-            said = forwarded.pop().strip()
-            if not _is_address(said):
+            previous = forwarded.pop().strip()
+            if _parsed(previous) is None:
                 break
-            address, port = said, 0
+            address, port = previous, 0
         scope["client"] = address, port
 
     def _is_trusted(self, address: str) -> bool:
-        try:
-            found = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        plain = getattr(found, "ipv4_mapped", None) or found
-        return any(plain in network for network in self._networks)
+        parsed = _parsed(address)
+        plain = getattr(parsed, "ipv4_mapped", None) or parsed
+        return plain is not None and any(plain in network for network in self._networks)
 
 
-def _is_address(text: str) -> bool:
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None

@@ -63,7 +63,7 @@ class RewardBuffer:
     def __init__(self, path: Path, limit: int) -> None:
         self._limit = limit
         self._lock = Lock()
-        # autocommit, except between begin and commit
+        # autocommit, except in a block of the connection that says begin
         self._file = sqlite3.connect(
             path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -77,20 +77,15 @@ class RewardBuffer:
         Raises BufferFull where there is no room. Nothing that is kept is given up for it.
         """
         n = len(body["rewards"]) if "rewards" in body else 1
-        with self._lock:
+        with self._lock, self._file:
             self._file.execute("begin immediate")
-            try:
-                held = self._file.execute("select coalesce(sum(n_rewards), 0) from kept")
-                if held.fetchone()[0] + n > self._limit:
-                    raise BufferFull(self._limit)
-                row = self._file.execute(
-                    "insert into kept (session, body, n_rewards) values (?, ?, ?)",
-                    (session, dumps(body), n),
-                )
-                self._file.execute("commit")
-            except BaseException:
-                self._file.execute("rollback")
-                raise
+            held = self._file.execute("select coalesce(sum(n_rewards), 0) from kept")
+            if held.fetchone()[0] + n > self._limit:
+                raise BufferFull(self._limit)
+            row = self._file.execute(
+                "insert into kept (session, body, n_rewards) values (?, ?, ?)",
+                (session, dumps(body), n),
+            )
         assert row.lastrowid is not None
         return row.lastrowid
 
@@ -106,14 +101,13 @@ class RewardBuffer:
 
     def settle(self, sent: Iterable[int], refused: Mapping[int, ProblemAnswer]) -> None:
         """Forget what the service has stored; note what it refused."""
-        with self._lock:
+        with self._lock, self._file:
             self._file.execute("begin immediate")
             self._file.executemany("delete from kept where number = ?", [(n,) for n in sent])
             self._file.executemany(
                 "update kept set problem = ? where number = ?",
                 [(json.dumps(problem), number) for number, problem in refused.items()],
             )
-            self._file.execute("commit")
 
     def n_waiting(self) -> int:
         """Return how many rewards are not sent yet."""
@@ -126,7 +120,7 @@ class RewardBuffer:
 
     def refused(self, *, forget: bool = False) -> list[RefusedReward]:
         """Return what the service refused, oldest first; `forget` deletes them."""
-        with self._lock:
+        with self._lock, self._file:
             self._file.execute("begin immediate")
             rows = self._file.execute(
                 "select number, session, body, problem from kept where problem is not null"
@@ -135,7 +129,6 @@ class RewardBuffer:
             if forget:
                 numbers = [(row[0],) for row in rows]
                 self._file.executemany("delete from kept where number = ?", numbers)
-            self._file.execute("commit")
         return [
             RefusedReward(session, json.loads(body), json.loads(problem))
             for _, session, body, problem in rows

@@ -5,7 +5,7 @@ has grown much since the last look is told (`n_behind`) and summed in the backgr
 """
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from fastapi import Query, Request, Response
@@ -52,17 +52,17 @@ async def get_lift(
         row = sums_so_far(reader, session)
         sums, trial = LiftSums.loads(row.sums), session.trial
         found = sums.lift(trial, adjusts=adjust)
-        refusal = NO_HOLDOUT if not trial.share else str(found)
-        to_go = None
-        if effect is not None and not isinstance(found, Refusal):
-            to_go = found.rounds_to_go(effect, sums.rounds)
+        compared, reason, to_go = None, None, inf
+        if isinstance(found, Refusal):
+            reason = NO_HOLDOUT if not trial.share else str(found)
+        else:
+            compared = {**members_of(ComparedAnswer, found), "variance_taken": found.adjusted}
+            to_go = inf if effect is None else found.rounds_to_go(effect, sums.rounds)
         return {
             **{name: _group(sums.groups[name]) for name in GROUPS},
-            "lift": None
-            if isinstance(found, Refusal)
-            else {**members_of(ComparedAnswer, found), "variance_taken": found.adjusted},
-            "reason": refusal if isinstance(found, Refusal) else None,
-            "rounds_to_go": to_go if to_go is not None and isfinite(to_go) else None,
+            "lift": compared,
+            "reason": reason,
+            "rounds_to_go": to_go if isfinite(to_go) else None,
             "planned_rounds": trial.planned_rounds,
             "n_left_out": sums.n_left_out,
             "n_behind": _behind(session, row),

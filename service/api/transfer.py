@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import blake2b
@@ -142,13 +142,7 @@ async def post_import(
     With a name a retry is safe: the same file under the same name gets the session that it created
     before (200). Without a name every import creates another session.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    with service.spool.files(tenant) as files:
-        with files.opened() as write:
-            async for chunk in request.stream():
-                write(chunk)
-        prepared = await _prepared(service, tenant, files, name)
-        return await _imported(service, request, prepared)
+    return await _imported(request, request.stream(), name)
 
 
 async def _prepared(
@@ -168,14 +162,27 @@ async def _prepared(
     return prepared
 
 
-async def _imported(service: Service, request: Request, prepared: PreparedImport) -> Response:
-    """Write a checked session, and answer with it."""
-    async with service.imports.hold(prepared.session.tenant):
-        write = import_session(prepared, service.abandon, actor_of(request), service.limits)
-        session, is_new = await service.slices.run(write)
-    location = f"/v1/sessions/{session.id}"
-    answer = await written_session(service, session)
-    return json_response(answer, 201 if is_new else 200, location=location)
+async def _imported(
+    request: Request, chunks: AsyncIterable[bytes], name: str | None, mark: blake2b | None = None
+) -> Response:
+    """Write the chunks of a file to disk, check it, write its session, and answer with that.
+
+    A copy has the `mark` of what was asked, which is complete with the last chunk.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    with service.spool.files(tenant) as files:
+        with files.opened() as write:
+            async for chunk in chunks:
+                write(chunk)
+        prepared = await _prepared(service, tenant, files, name)
+        if mark is not None:
+            prepared = replace(prepared, mark=mark.hexdigest())
+        async with service.imports.hold(tenant):
+            work = import_session(prepared, service.abandon, actor_of(request), service.limits)
+            session, is_new = await service.slices.run(work)
+        location = f"/v1/sessions/{session.id}"
+        answer = await written_session(service, session)
+        return json_response(answer, 201 if is_new else 200, location=location)
 
 
 @router.serve(
@@ -207,10 +214,5 @@ async def post_copy(session_id: str, request: Request) -> Response:
         copy, agent = copied_session(source, asked, service.settings.allow_oracles, cost, now)
         return copy_session(reader, source, copy, agent)
 
-    with service.spool.files(tenant) as files:
-        with files.opened() as write:
-            async with aclosing(_export_chunks(service, tenant, session_id, lines_of)) as chunks:
-                async for chunk in chunks:
-                    write(chunk)
-        prepared = await _prepared(service, tenant, files, name)
-        return await _imported(service, request, replace(prepared, mark=mark.hexdigest()))
+    async with aclosing(_export_chunks(service, tenant, session_id, lines_of)) as chunks:
+        return await _imported(request, chunks, name, mark)

@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily as Counter
+from prometheus_client.core import GaugeMetricFamily as Gauge
 
 from service.api.runtime import Service
 from service.base.problems import Unavailable
@@ -24,33 +25,30 @@ class ScrapedMetrics:
         """Yield the metrics; of a database that is down, only that it is."""
         writer, settings = self._service.writer, self._service.settings
         yield from build_info()
-        waiting = "Commands that wait for a commit"
-        yield GaugeMetricFamily("lhb_commands_waiting", waiting, writer.n_waiting)
+        yield Gauge("lhb_commands_waiting", "Commands that wait for a commit", writer.n_waiting)
         most = "Commands that may wait; further ones are answered 503 overloaded"
-        yield GaugeMetricFamily("lhb_commands_waiting_limit", most, settings.max_queue)
-        committed = "Transactions committed"
-        yield CounterMetricFamily("lhb_commits_total", committed, writer.n_batches)
-        yield CounterMetricFamily("lhb_commands_total", "Commands committed", writer.n_commands)
+        yield Gauge("lhb_commands_waiting_limit", most, settings.max_queue)
+        yield Counter("lhb_commits_total", "Transactions committed", writer.n_batches)
+        yield Counter("lhb_commands_total", "Commands committed", writer.n_commands)
         yield from self._backup()
         try:
             found = [*self._fits(), *self._guards(), *self._database()]
         except (Unavailable, OSError):
             found = []
-        up = "1: the database answers"
-        yield GaugeMetricFamily("lhb_database_up", up, float(bool(found)))
+        yield Gauge("lhb_database_up", "1: the database answers", float(bool(found)))
         yield from found
 
     def _fits(self) -> Iterator[Metric]:
         queue = self._service.fits.queue()
         age = 0.0 if queue.oldest_at is None else max(0.0, time.time() - queue.oldest_at)
-        yield GaugeMetricFamily("lhb_fits_due", "Fits due and not yet recorded", queue.n_due)
-        yield GaugeMetricFamily("lhb_oldest_due_fit_seconds", "Age of the oldest of them", age)
-        yield GaugeMetricFamily("lhb_workers", "Workers connected", queue.n_workers)
+        yield Gauge("lhb_fits_due", "Fits due and not yet recorded", queue.n_due)
+        yield Gauge("lhb_oldest_due_fit_seconds", "Age of the oldest of them", age)
+        yield Gauge("lhb_workers", "Workers connected", queue.n_workers)
         late = "Rounds that the session furthest behind has decided since its fit was due"
-        rounds = GaugeMetricFamily("lhb_staleness_rounds", late, labels=["tenant"])
+        rounds = Gauge("lhb_staleness_rounds", late, labels=["tenant"])
         since = "Age of the tenant's oldest due fit"
-        seconds = GaugeMetricFamily("lhb_staleness_seconds", since, labels=["tenant"])
-        of = GaugeMetricFamily("lhb_tenant_fits_due", "Sessions with a due fit", labels=["tenant"])
+        seconds = Gauge("lhb_staleness_seconds", since, labels=["tenant"])
+        of = Gauge("lhb_tenant_fits_due", "Sessions with a due fit", labels=["tenant"])
         with self._service.store.reader() as reader:
             for tenant, n, n_rounds, due_at in reader.due_by_tenant():
                 rounds.add_metric([tenant], n_rounds)
@@ -60,7 +58,7 @@ class ScrapedMetrics:
 
     def _guards(self) -> Iterator[Metric]:
         text = "Sessions whose guard has tripped: lift lay below zero, and control's policy plays"
-        tripped = GaugeMetricFamily("lhb_guards_tripped", text, labels=["tenant"])
+        tripped = Gauge("lhb_guards_tripped", text, labels=["tenant"])
         with self._service.store.reader() as reader:
             found = {"": 0, **dict(reader.guards_tripped())}  # a series before there is any trial
         for tenant, n in found.items():
@@ -71,14 +69,14 @@ class ScrapedMetrics:
         url = self._service.settings.database_url
         with self._service.store.reader() as reader:
             size = reader.n_bytes()
-        yield GaugeMetricFamily("lhb_database_bytes", "Size of the database", size)
+        yield Gauge("lhb_database_bytes", "Size of the database", size)
         if is_sqlite(url):
             path = sqlite_path(url)
             disk = os.statvfs(path)
             free = "Free space of the disk that holds the database"
-            yield GaugeMetricFamily("lhb_disk_free_bytes", free, disk.f_bavail * disk.f_frsize)
+            yield Gauge("lhb_disk_free_bytes", free, disk.f_bavail * disk.f_frsize)
             log = "Size of SQLite's write-ahead log"
-            yield GaugeMetricFamily("lhb_write_ahead_log_bytes", log, log_bytes(path))
+            yield Gauge("lhb_write_ahead_log_bytes", log, log_bytes(path))
 
     def _backup(self) -> Iterator[Metric]:
         """Yield when the newest file of the folder of backups was written; 0: there is none."""
@@ -92,4 +90,4 @@ class ScrapedMetrics:
         except OSError:
             pass  # a folder that cannot be read holds no backup that anybody could vouch for
         text = "When the newest file in LHB_BACKUP_FOLDER was written, in Unix seconds; 0: never"
-        yield GaugeMetricFamily("lhb_backup_timestamp_seconds", text, newest)
+        yield Gauge("lhb_backup_timestamp_seconds", text, newest)

@@ -170,9 +170,9 @@ def _number(value: Any) -> Any:
     return {"refused": str(value)} if isinstance(value, str) else asdict(value)
 
 
-def _lines(found: dict[str, dict[str, Any]], differences: list[dict[str, Any]]) -> Iterator[str]:
+def _lines(results: dict[str, dict[str, Any]], differences: list[dict[str, Any]]) -> Iterator[str]:
     yield "95% intervals; held-out rounds are predicted before they are learned from."
-    for name, row in found.items():
+    for name, row in results.items():
         lags = ", ".join(map(str, row["lags"])) or "none"
         yield ""
         held_out = f"{row['n_held_out']} of {row['n_rounds']} rounds held out"

@@ -52,8 +52,8 @@ def history(
     """
     from clients import Client
 
-    beside = tuple(covariate or ())
-    columns = Columns(reward, arm, tuple(feature or ()), beside, trajectory, time)
+    covariates = tuple(covariate or ())
+    columns = Columns(reward, arm, tuple(feature or ()), covariates, trajectory, time)
     rows = _rows(file)
     parts, categories = columns.rounds(rows, 2 if file.suffix == ".csv" else 1)
     if not dry_run:
@@ -68,7 +68,7 @@ def history(
                         [one["reward"] for one in call],
                         trajectory=key,
                         import_id=f"{digest}-{i}-{first}",
-                        covariates={n: [one[n] for one in call] for n in beside},
+                        covariates={n: [one[n] for one in call] for n in covariates},
                     )
     answer = {
         "rounds": len(rows),

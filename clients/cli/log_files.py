@@ -129,8 +129,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             record = json.loads(line)
             if record["record"] == "measurement" and record["first_round"] == record["last_round"]:
                 root = record["replaces"] or record["position"]
-                beside = record["covariates"] or {}
-                values[root] = record["trajectory"], record["first_round"], record["value"], beside
+                extra = record["covariates"] or {}
+                values[root] = record["trajectory"], record["first_round"], record["value"], extra
             elif record["record"] == "decision":
                 places.append((record["position"], at))
             elif record["record"] == "void":
@@ -138,9 +138,9 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             at += len(line)
         rewards: dict[tuple[str, int], float] = {}
         covariates: dict[tuple[str, int], dict[str, float]] = {}
-        for trajectory, number, value, beside in values.values():  # in sum mode a round has several
+        for trajectory, number, value, extra in values.values():  # in sum mode a round has several
             rewards[trajectory, number] = rewards.get((trajectory, number), 0.0) + value
-            covariates[trajectory, number] = covariates.get((trajectory, number), {}) | beside
+            covariates[trajectory, number] = covariates.get((trajectory, number), {}) | extra
         for _, place in sorted(places):
             file.seek(place)
             record = json.loads(file.readline())
@@ -199,8 +199,8 @@ def _block(
             raise LogError(f"row {number}, trajectory: {key!r} is not a text")
     named = np.array(keys, dtype=object) if any(keys) else None
     propensities = None if np.isnan(chances).all() else chances
-    told = _told(rows, covariates) if covariates else None
-    return Block(selected, rewards, contexts, taken, propensities, named, told)
+    covariate_rows = _told(rows, covariates) if covariates else None
+    return Block(selected, rewards, contexts, taken, propensities, named, covariate_rows)
 
 
 def _number(number: int, name: str, value: Any, missing: float) -> float:

@@ -116,9 +116,9 @@ def _without_password(value: Any) -> Any:
     return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", value) if isinstance(value, str) else value
 
 
-def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
+def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "Environment variables; those that are set show their default in brackets."
-    for one in found:
+    for one in rows:
         default = f"  (default: {_text(one['default'])})" if one["is_set"] else ""
         yield ""
         yield f"{one['variable']} = {_text(one['value'])}{default}"

@@ -106,18 +106,18 @@ def simulate(
     from lhb_engine.simulation.users import Transport
 
     algorithms = algorithm or [DEFAULT_ALGORITHM]
-    given = {**context.params, "algorithms": tuple(algorithms)}
-    given["options"] = read_options(option or [], algorithms)
+    values = {**context.params, "algorithms": tuple(algorithms)}
+    values["options"] = read_options(option or [], algorithms)
     player: Player | None = None
     try:
         if users is None:
-            _refuse_without_users(given, SimulationSettings, UserSettings, Transport)
-            settings = SimulationSettings(**_of(SimulationSettings, given))
+            _refuse_without_users(values, SimulationSettings, UserSettings, Transport)
+            settings = SimulationSettings(**_of(SimulationSettings, values))
         else:
             if weather:
                 raise ValueError("--weather: users have none")
-            given["transport"] = Transport(**_of(Transport, given))
-            settings = UserSettings(**_of(UserSettings, given))
+            values["transport"] = Transport(**_of(Transport, values))
+            settings = UserSettings(**_of(UserSettings, values))
             player = play_users_in_process if url is None else users_over_http(url, clients)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -134,24 +134,24 @@ def simulate(
     show(summary(settings, runs), as_json, ())
 
 
-def _of(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
+def _of(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
     """Return the options that are fields of a type of settings, and are given."""
     names = (one.name for one in fields(kind))
-    return {name: given[name] for name in names if given.get(name) is not None}
+    return {name: values[name] for name in names if values.get(name) is not None}
 
 
-def _refuse_without_users(given: dict[str, Any], world: type[Any], *others: type[Any]) -> None:
+def _refuse_without_users(values: dict[str, Any], world: type[Any], *others: type[Any]) -> None:
     """Raise a ValueError for an option of `--users` that is not at its default."""
-    known = {one.name for one in fields(world)}
-    for one in (one for kind in others for one in fields(kind) if one.name not in known):
-        if given.get(one.name, one.default) not in (None, one.default):
+    world_names = {one.name for one in fields(world)}
+    for one in (one for kind in others for one in fields(kind) if one.name not in world_names):
+        if values.get(one.name, one.default) not in (None, one.default):
             raise ValueError(f"--{one.name} needs --users")
 
 
-def read_options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:
+def read_options(texts: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:
     """Read `name=value` for every algorithm, `algorithm.name=value` for one; values are JSON."""
     options: dict[str, dict[str, Any]] = {name: {} for name in algorithms}
-    for text in given:
+    for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
             raise typer.BadParameter(f"{text!r} is not of the form name=value")

@@ -189,13 +189,13 @@ class ClientOperations(Generic[S]):
         list of dict
             An answer an item, in order: `status`, and `decision`, `reward` or `problem`.
         """
-        asked: list[dict[str, Any]] = [dict(item) for item in items]
-        for item in asked:
+        bodies: list[dict[str, Any]] = [dict(item) for item in items]
+        for item in bodies:
             if "decision" in item:
                 item["decision"] = decision_body(**item["decision"])
             if "reward" in item:
                 item["reward"] = reward_body(item["reward"])
-        answer = await self._connection.call("POST", "/v1/batch", json={"items": asked})
+        answer = await self._connection.call("POST", "/v1/batch", json={"items": bodies})
         return list(answer["items"])
 
     @operation

@@ -239,10 +239,10 @@ class Delivery:
             page: list[Kept] = await self._work(buffer.after, number, size)
             if not page:
                 break
-            asked = {"items": [{"session_id": one.session, "reward": one.body} for one in page]}
+            batch = {"items": [{"session_id": one.session, "reward": one.body} for one in page]}
             items: list[Any]
             try:
-                items = (await self._call("POST", "/v1/batch", json=asked, n_retries=1))["items"]
+                items = (await self._call("POST", "/v1/batch", json=batch, n_retries=1))["items"]
             except ApiError as error:
                 if error.code == "body_too_large":
                     if size > 1:
@@ -258,27 +258,27 @@ class Delivery:
             self._n_failures = 0
             number = page[-1].number
             n_pages = None if n_pages is None else n_pages - 1
-            found = {
+            answers = {
                 one.number: item
                 for one, item in zip(page, items, strict=True)
                 if not _passes(item["status"])
             }
-            await self._work(_settle, buffer, page, found, own)
-            answered |= found
+            await self._work(_settle, buffer, page, answers, own)
+            answered |= answers
         return answered
 
 
 def _settle(
-    buffer: RewardBuffer, page: list[Kept], found: dict[int, ItemAnswer], own: int | None
+    buffer: RewardBuffer, page: list[Kept], answers: dict[int, ItemAnswer], own: int | None
 ) -> None:
     refused: dict[int, ProblemAnswer] = {}
     for one in page:
-        item = found.get(one.number)
+        item = answers.get(one.number)
         if item is not None and "problem" in item and one.number != own:
             refused[one.number] = item["problem"]
             detail = item["problem"]["detail"]
             log.warning("the service refused a kept reward of session %s: %s", one.session, detail)
-    buffer.settle(found.keys() - refused.keys(), refused)
+    buffer.settle(answers.keys() - refused.keys(), refused)
 
 
 def _passes(status: int) -> bool:

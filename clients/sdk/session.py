@@ -272,7 +272,7 @@ class SessionOperations:
     @operation
     def credit_by_feature(self, *, rounds: int | None = None) -> Call[CreditByFeatureAnswer]:
         """Return what each feature earned at once, and later, in the session's last decisions."""
-        params = given({"rounds": rounds})
+        params = without_none({"rounds": rounds})
         return self._connection.call("GET", f"{self._path}/credit/features", params=params)
 
     @operation
@@ -383,10 +383,10 @@ class SessionOperations:
         return Listing(f"{self._path}/{resource}", given(params), lambda item: item)
 
     def _decision(self, options: DecisionOptions, **more: Any) -> Call[Any]:
-        asked: dict[str, Any] = {**options, **more}
-        asked["rewards"] = [self._reward(one) for one in options.get("rewards", ())]
-        asked["covariates"] = told(options.get("covariates"))
-        body = decision_body(**asked)
+        members: dict[str, Any] = {**options, **more}
+        members["rewards"] = [self._reward(one) for one in options.get("rewards", ())]
+        members["covariates"] = told(options.get("covariates"))
+        body = decision_body(**members)
         return self._connection.delivery.decision(self.id, self._path, body)
 
     def _send_rewards(self, body: dict[str, Any]) -> Call[Received]:

@@ -114,8 +114,8 @@ class Decision:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read an answer; keys that this version does not know go to `extra`."""
-        known = {name: data.get(name) for name in cls.__slots__ if name != "extra"}
-        return cls(**known, extra={k: v for k, v in data.items() if k not in known})  # type: ignore[arg-type]
+        members = {name: data.get(name) for name in cls.__slots__ if name != "extra"}
+        return cls(**members, extra={k: v for k, v in data.items() if k not in members})  # type: ignore[arg-type]
 
 
 def authorization(api_key: str | None = None) -> dict[str, str]:
@@ -164,12 +164,12 @@ def decision_body(
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
     if body.get("arm_ids") is not None:
         body["arm_ids"] = list(body["arm_ids"])
-    asked = {key: value for key, value in given(body).items() if not _is_empty(value)}
+    members = {key: value for key, value in given(body).items() if not _is_empty(value)}
     if contexts is not None:
-        asked["contexts"] = encoded(contexts)
+        members["contexts"] = encoded(contexts)
     if riding := [reward_body(reward) for reward in rewards]:
-        asked["rewards"] = riding
-    return {**asked, "event_id": event_id or str(uuid.uuid4())}
+        members["rewards"] = riding
+    return {**members, "event_id": event_id or str(uuid.uuid4())}
 
 
 def given(members: Mapping[str, Any]) -> dict[str, Any]:

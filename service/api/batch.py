@@ -46,7 +46,7 @@ from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
 
 router = Routes(tags=["decisions"])
-_Asked = tuple[str, DecisionParts | ReceiveParts]  # a session, and what its command is made of
+_Request = tuple[str, DecisionParts | ReceiveParts]  # a session, and what its command is made of
 log = structlog.get_logger()
 
 
@@ -81,12 +81,12 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     slices = service.loop_slices
     items = await service.parsed(tenant, parse_batch, body)
     ids = await find_ids(service, tenant, [item[0] for item in items if isinstance(item, tuple)])
-    asked = await slices.run(pausing(_command(service, tenant, item, ids) for item in items))
-    commands = [one for one in asked if not isinstance(one, Exception)]
+    attempts = await slices.run(pausing(_command(service, tenant, item, ids) for item in items))
+    commands = [one for one in attempts if not isinstance(one, Exception)]
     results = iter(await service.writer.submit_all([*commands]) if commands else ())
     outcomes: list[Any] = []  # a result, or the error in its place
     blocked: dict[int, Awaitable[Taken]] = {}
-    for command in asked:
+    for command in attempts:
         result, error = (None, command) if isinstance(command, Exception) else next(results)
         if isinstance(result, Blocked) and isinstance(command, Decide):
             blocked[len(outcomes)] = wait_and_take(service, command, result)
@@ -100,12 +100,12 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     return 200, b'{"items":[%b]}' % b",".join(parts)
 
 
-def parse_batch(body: bytes) -> SlicedWork[list[_Asked | Exception]]:
+def parse_batch(body: bytes) -> SlicedWork[list[_Request | Exception]]:
     """Parse a batch body: what each item asks for, or the error that refuses it."""
-    made: list[_Asked | Exception] = []
+    made: list[_Request | Exception] = []
     for item in (yield from _read_items(body)):
         try:
-            made.append(item if isinstance(item, Problem) else (yield from _asked(item)))
+            made.append(item if isinstance(item, Problem) else (yield from _request(item)))
         except Exception as broken:
             made.append(broken)
         yield
@@ -130,22 +130,22 @@ def _read_items(body: bytes) -> SlicedWork[list[BatchItem | Problem]]:
     try:
         batch = BATCH.adapter.validate_json(body)
     except ValidationError:
-        given = ENVELOPE.parse(body)["items"]
+        values = ENVELOPE.parse(body)["items"]
         with contextlib.suppress(ValueError, RecursionError):  # pydantic has parsed it already
             refuse_duplicates(body, -1)
-        return [_read_item(item) for item in given]
+        return [_read_item(item) for item in values]
     refuse_duplicates(body, count_keys(batch))
     return [*batch["items"]]
 
 
-def _read_item(given: Any) -> BatchItem | Problem:
+def _read_item(value: Any) -> BatchItem | Problem:
     try:
-        asked = ITEM.parse(_json(given))
-        item: BatchItem = {"session_id": asked["session_id"]}
-        if "decision" in asked:
-            item["decision"] = DECISION.parse(_json(asked["decision"]))
-        if "reward" in asked:
-            item["reward"] = REWARDS.parse(_json(asked["reward"]))
+        fields = ITEM.parse(_json(value))
+        item: BatchItem = {"session_id": fields["session_id"]}
+        if "decision" in fields:
+            item["decision"] = DECISION.parse(_json(fields["decision"]))
+        if "reward" in fields:
+            item["reward"] = REWARDS.parse(_json(fields["reward"]))
         return item
     except Problem as problem:
         return problem
@@ -156,7 +156,7 @@ def _json(value: Any) -> bytes:
     return to_json(value, inf_nan_mode="constants")
 
 
-def _asked(item: BatchItem) -> SlicedWork[_Asked]:
+def _request(item: BatchItem) -> SlicedWork[_Request]:
     decision, reward = item.get("decision"), item.get("reward")
     if decision is not None and reward is None:
         return item["session_id"], (yield from sliced_decision(decision))
@@ -167,15 +167,15 @@ def _asked(item: BatchItem) -> SlicedWork[_Asked]:
 
 
 def _command(
-    service: Service, tenant: str, asked: _Asked | Exception, ids: Mapping[str, str]
+    service: Service, tenant: str, request: _Request | Exception, ids: Mapping[str, str]
 ) -> Decide | ReceiveRewards | Exception:
     """Make the command of an item, or return the error that refuses it."""
-    if isinstance(asked, Exception):
-        return asked
-    given, parts = asked
+    if isinstance(request, Exception):
+        return request
+    session, parts = request
     make: Any = made_receive if isinstance(parts, ReceiveParts) else made_decision
     try:
-        made: Decide | ReceiveRewards = make(service, tenant, ids.get(given, given), parts)
+        made: Decide | ReceiveRewards = make(service, tenant, ids.get(session, session), parts)
         return made
     except Problem as problem:
         return problem

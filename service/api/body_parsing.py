@@ -48,23 +48,23 @@ class BodyParser(Generic[T]):
 
         Raises 400 malformed_json or duplicate_key, or 422 naming the offending field.
         """
-        asked = self.read_quickly(body)
-        if asked is None:
-            asked = self.parse(body)
-            refuse_duplicates(body, count_keys(asked))
-        return asked
+        fields = self.read_quickly(body)
+        if fields is None:
+            fields = self.parse(body)
+            refuse_duplicates(body, count_keys(fields))
+        return fields
 
     def read_quickly(self, body: bytes) -> T | None:
         """Parse with msgspec; return None if pydantic has to parse the body."""
         if self._decoder is None:
             return None
         try:
-            asked: T = self._decoder.decode(body)
+            fields: T = self._decoder.decode(body)
         except (MsgspecError, UnicodeError, RecursionError):
             return None
         n_colons = len(body) - len(body.replace(b":", b""))  # numbers take `count` seven times this
         # every key has its colon: as many colons as members leave none for keys further inside
-        return asked if n_colons == len(asked) or n_colons == count_keys(asked) else None
+        return fields if n_colons == len(fields) or n_colons == count_keys(fields) else None
 
     def parse(self, body: bytes) -> T:
         """Parse with pydantic; raises what `read` raises.
@@ -104,8 +104,8 @@ def count_keys(parsed: Mapping[str, object]) -> int:
 
 
 def _keys_of_reward(reward: Mapping[str, object]) -> int:
-    beside = reward.get("covariates")
-    return len(reward) if type(beside) is not dict else len(reward) + len(beside)
+    covariates = reward.get("covariates")
+    return len(reward) if type(covariates) is not dict else len(reward) + len(covariates)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

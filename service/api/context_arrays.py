@@ -52,15 +52,17 @@ def read_contexts_at_once(value: Any) -> Floats | NamedContexts:
     return contexts
 
 
-def _named(given: list[dict[str, Any]]) -> SlicedWork[NamedContexts]:
+def _named(objects: list[dict[str, Any]]) -> SlicedWork[NamedContexts]:
     """Check contexts with names, and number their labels."""
     places: dict[str, int] = {}
     arms, ids, values = list[int](), list[int](), list[float]()
-    for arm, context in enumerate(given):
+    for arm, context in enumerate(objects):
         place = f"contexts[{arm}]"
         for name, value in context.items():
-            found = _feature(place, name, value)
-            label, number = (name, found) if isinstance(found, float) else (f"{name}={found}", 1.0)
+            number = _feature(place, name, value)
+            label = name
+            if isinstance(number, str):
+                label, number = f"{name}={number}", 1.0
             ids.append(places.setdefault(label, len(places)))
             arms.append(arm)
             values.append(number)
@@ -68,7 +70,7 @@ def _named(given: list[dict[str, Any]]) -> SlicedWork[NamedContexts]:
                 yield
         if not arm % ITEMS:
             yield
-    contexts = NamedContexts(len(given), places, arms, ids, values)
+    contexts = NamedContexts(len(objects), places, arms, ids, values)
     return contexts.hash() if len(ids) > FEW_VALUES else contexts
 
 
@@ -147,10 +149,10 @@ def _decoded(value: dict[str, Any]) -> Floats:
 
 def _refuse_out_of_range(contexts: Floats) -> None:
     """Raise a 422 naming the first number that is not finite or is too large, if there is one."""
-    found = np.argwhere(~(np.abs(contexts) <= LARGEST))
-    if not len(found):
+    places = np.argwhere(~(np.abs(contexts) <= LARGEST))
+    if not len(places):
         return
-    arm, i = found[0].tolist()
+    arm, i = places[0].tolist()
     raise _bad_number(f"contexts[{arm}][{i}]", contexts[arm, i])
 
 

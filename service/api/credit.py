@@ -63,8 +63,8 @@ def credit_answers(
         theta = np.array(estimate["theta"])
         nothing = np.zeros(len(theta))  # a round without action
         contexts = [np.frombuffer(d.context) if d.context else nothing for d in decisions]
-        found = credit(np.array(contexts), passed, theta, fitted.pays)
-        earned, to_come = found.earned.tolist(), found.to_come.tolist()
+        shares = credit(np.array(contexts), passed, theta, fitted.pays)
+        earned, to_come = shares.earned.tolist(), shares.to_come.tolist()
     return [
         {
             **members_of(CreditAnswer, decision),
@@ -101,8 +101,8 @@ async def get_credit(
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         key = (*session.key, meant_trajectory(reader, session, trajectory))
         decisions = reader.decisions(key, int(cursor), limit + 1)
-        found = reader.trajectory(key)
-        n_rounds = 0 if found is None else found.n_rounds
+        row = reader.trajectory(key)
+        n_rounds = 0 if row is None else row.n_rounds
         estimate, reason = _estimate_in_use(reader, session)
         shown, following = cut(decisions, limit, lambda decision: decision.round)
         if shown:

@@ -33,14 +33,14 @@ FIT_PENDING = (
 )
 
 
-def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:
+def read_decision(service: Service, tenant: str, session_id: str, fields: DecisionBody) -> Decide:
     """Make a command from a parsed decision body; raises what `decision_parts` raises.
 
     Checks that need the session are made by the command.
     """
-    given = None if asked.get("skip") else asked.get("contexts")
-    contexts = None if given is None else read_contexts_at_once(given)
-    return made_decision(service, tenant, session_id, decision_parts(asked, contexts))
+    context_set = None if fields.get("skip") else fields.get("contexts")
+    contexts = None if context_set is None else read_contexts_at_once(context_set)
+    return made_decision(service, tenant, session_id, decision_parts(fields, contexts))
 
 
 def parse_decision(body: bytes) -> SlicedWork[DecisionParts]:
@@ -48,37 +48,37 @@ def parse_decision(body: bytes) -> SlicedWork[DecisionParts]:
     return (yield from sliced_decision(DECISION.read(body)))
 
 
-def sliced_decision(asked: DecisionBody) -> SlicedWork[DecisionParts]:
+def sliced_decision(fields: DecisionBody) -> SlicedWork[DecisionParts]:
     """Check a parsed decision body in slices; raises what `decision_parts` raises."""
-    given = None if asked.get("skip") else asked.get("contexts")
-    contexts = None if given is None else (yield from read_contexts(given))
-    return decision_parts(asked, contexts)
+    context_set = None if fields.get("skip") else fields.get("contexts")
+    contexts = None if context_set is None else (yield from read_contexts(context_set))
+    return decision_parts(fields, contexts)
 
 
-def decision_parts(asked: DecisionBody, contexts: Floats | NamedContexts | None) -> DecisionParts:
+def decision_parts(fields: DecisionBody, contexts: Floats | NamedContexts | None) -> DecisionParts:
     """Check a parsed body and its contexts, None with `skip`; return what `Decide` takes of it."""
-    trajectory = asked.get("trajectory") or ""
-    arm_ids, forced = asked.get("arm_ids"), asked.get("forced_arm")
-    default = asked.get("default_arm")
-    if asked.get("skip"):
+    trajectory = fields.get("trajectory") or ""
+    arm_ids, forced = fields.get("arm_ids"), fields.get("forced_arm")
+    default = fields.get("default_arm")
+    if fields.get("skip"):
         for name in ("contexts", "arm_ids", "forced_arm", "default_arm"):
-            if asked.get(name) is not None:
+            if fields.get(name) is not None:
                 raise Problem(ProblemCode.AMBIGUOUS, f"a round without action has no {name}", name)
     elif contexts is None:
         raise Problem(ProblemCode.MISSING, "a decision needs contexts (or skip: true)", "contexts")
     elif arm_ids is not None or forced is not None or default is not None:
         check_arms(len(contexts), arm_ids, forced, default)
-    rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
-    given_time = asked.get("at")
+    rewards = read_rewards(fields["rewards"], trajectory) if "rewards" in fields else []
+    given_time = fields.get("at")
     at = None if given_time is None else given_time.timestamp()
-    event_id, covariates = asked.get("event_id"), asked.get("covariates")
+    event_id, covariates = fields.get("event_id"), fields.get("covariates")
     digest = None
     if event_id is not None:
         if event_id.startswith(SERVER_EVENT):
             detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
             raise Problem(ProblemCode.INVALID, detail, "event_id")
-        beside = covariates or None
-        digest = request_digest(contexts, arm_ids, forced, rewards, default, beside, at)
+        in_digest = covariates or None
+        digest = request_digest(contexts, arm_ids, forced, rewards, default, in_digest, at)
     return (
         trajectory, contexts, event_id, arm_ids, forced, rewards, digest, default, covariates, at
     )  # fmt: skip
@@ -201,11 +201,11 @@ async def get_decision(
     """Return the decision as first answered."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        found = reader.decision((*session.key, trajectory), event_id)
-        if found is None:
+        decision = reader.decision((*session.key, trajectory), event_id)
+        if decision is None:
             detail = f"no decision has the event id {event_id!r}"
             raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
-        return decision_answer(found)
+        return decision_answer(decision)
 
     return await read_session(request, session_id, answer)
 

@@ -38,8 +38,8 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
     if estimate.get("effects"):
         estimate["effects"]["groups"] = list(build_agent(session, None).covariates.labels)
     if estimate.get("forms"):  # what they predict by is for the next fit
-        told = ("excess", "variance")
-        forms = {name: {k: form[k] for k in told} for name, form in estimate["forms"].items()}
+        members = ("excess", "variance")
+        forms = {name: {k: form[k] for k in members} for name, form in estimate["forms"].items()}
         estimate["forms"] = forms
     if estimate.get("findings"):
         estimate["findings"] = findings_of(session, record)
@@ -91,8 +91,8 @@ def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
 
 def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:
     """Return a fit's findings, which call features by the session's names."""
-    names, found = session.names.columns, record.values.get("findings", [])
-    return [one | {"message": by_names(one["message"], one["features"], names)} for one in found]
+    names, findings = session.names.columns, record.values.get("findings", [])
+    return [one | {"message": by_names(one["message"], one["features"], names)} for one in findings]
 
 
 @router.serve("GET /estimates", "List fits", page_of(FitAnswer))
@@ -122,9 +122,9 @@ async def post_fit(session_id: str, request: Request) -> Response:
         raise Problem(ProblemCode.UNKNOWN_FIELD, "asking for a fit takes no field", "body")
     service = service_of(request)
     ask = AskFit((tenant_of(request), session_id), service.agents)
-    asked, due = await service.writer.submit(ask)
+    outcome, due = await service.writer.submit(ask)
     fit = None if due is None else _due_answer(due, "due")
-    return json_response({"asked": asked, "fit": fit}, 202 if asked == "begun" else 200)
+    return json_response({"asked": outcome, "fit": fit}, 202 if outcome == "begun" else 200)
 
 
 def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:

@@ -29,8 +29,8 @@ def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
     if path == BATCH_ROUTE:
         return batch.run_batch, BATCH_ROUTE, ""
     end = path.rfind("/")
-    found = HANDLERS.get(path[end:])
-    if found is None or end < len(SESSIONS) or not path.startswith(SESSIONS):
+    entry = HANDLERS.get(path[end:])
+    if entry is None or end < len(SESSIONS) or not path.startswith(SESSIONS):
         return None
     session_id = path[len(SESSIONS) : end]
-    return None if "/" in session_id else (found[0], found[1], session_id)
+    return None if "/" in session_id else (entry[0], entry[1], session_id)

@@ -30,10 +30,10 @@ async def post_history(session_id: str, request: Request) -> Response:
     """
     service, body = service_of(request), await request.body()
     if len(body) > PARSED_HERE_BYTES:
-        asked = await service.parsing.run(read_history, body)
+        members = await service.parsing.run(read_history, body)
     else:
-        asked = read_history(body)
-    log = Log((tenant_of(request), session_id), **asked, limits=service.limits)
+        members = read_history(body)
+    log = Log((tenant_of(request), session_id), **members, limits=service.limits)
     done = await service.slices.run(append_history(log, service.agents, service.abandon))
     answer = {
         "first_round": done.first_round,
@@ -45,29 +45,29 @@ async def post_history(session_id: str, request: Request) -> Response:
 
 def read_history(body: bytes) -> dict[str, Any]:
     """Parse and check a body; return the members of a `Log`. A process does it for a large one."""
-    asked = HISTORY.read(body)
-    contexts = run_at_once(read_contexts(asked["contexts"]))
+    fields = HISTORY.read(body)
+    contexts = run_at_once(read_contexts(fields["contexts"]))
     n = len(contexts)
     if n > MAX_ROUNDS:
         detail = f"a call takes at most {MAX_ROUNDS} rounds"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
-    rewards = asked.get("rewards", [None] * n)
+    rewards = fields.get("rewards", [None] * n)
     if len(rewards) != n:
         raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
     rewards = [None if value is None else value + 0.0 for value in rewards]
-    covariates = asked.get("covariates") or {}
+    covariates = fields.get("covariates") or {}
     for name, values in covariates.items():
         if len(values) != n:
             detail = f"{len(values)} numbers for {n} rounds"
             raise Problem(ProblemCode.WRONG_SHAPE, detail, f"covariates.{name}")
-    import_id = asked.get("import_id")
+    import_id = fields.get("import_id")
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
         raise Problem(ProblemCode.INVALID, detail, "import_id")
     # a body without covariates keeps the digest that it had before there were any
     numbers = (rewards, sorted(covariates.items())) if covariates else (rewards,)
     return {
-        "trajectory": asked.get("trajectory") or "",
+        "trajectory": fields.get("trajectory") or "",
         "contexts": contexts,
         "rewards": rewards,
         "import_id": import_id,

@@ -111,18 +111,18 @@ async def post_key(request: Request) -> Response:
     A request that is repeated makes another key.
     """
     service, tenant = service_of(request), tenant_of(request)
-    asked = KEY.read(await request.body())
-    of = asked.get("tenant", tenant)
-    if not may_manage(tenant, of):
+    fields = KEY.read(await request.body())
+    owner = fields.get("tenant", tenant)
+    if not may_manage(tenant, owner):
         detail = "only admins of the default tenant make keys of other tenants"
         raise Problem(ProblemCode.FORBIDDEN, detail, "tenant")
-    role = asked.get("role", "writer")
+    role = fields.get("role", "writer")
     if role != "admin" and not request.app.state.key_watch.is_closed:
         detail = "role: the first key is an admin's; without one, nobody could make others here"
         raise Problem(ProblemCode.BAD_OPTION, detail, "role")
-    now, lasts = service.writer.clock(), asked.get("expires_in_seconds")
+    now, lasts = service.writer.clock(), fields.get("expires_in_seconds")
     expires_at = None if lasts is None else now + lasts
-    key, row = new_key(of, asked.get("label", ""), now, role, expires_at)
+    key, row = new_key(owner, fields.get("label", ""), now, role, expires_at)
     await service.writer.submit(SaveKey(row, actor_of(request)))
     await request.app.state.key_watch.reload()
     return json_response({"key": key, **key_answer(row)}, 201)
@@ -137,8 +137,8 @@ async def post_rotation(key_id: str, request: Request) -> Response:
     Both are valid for `overlap_seconds`. The new one lasts as long as the old one was made to last.
     """
     service = service_of(request)
-    asked = ROTATION.read(await request.body())
-    overlap = asked.get("overlap_seconds", DAY)
+    fields = ROTATION.read(await request.body())
+    overlap = fields.get("overlap_seconds", DAY)
     rotate = RotateKey(key_id, overlap, tenant_of(request), actor_of(request))
     key, row = await service.writer.submit(rotate)
     await request.app.state.key_watch.reload()

@@ -98,10 +98,10 @@ class Metrics:
         for fit in effects.fits:
             tenant = self._shown(fit.tenant)
             self._fits_of[tenant, fit.status] += 1
-            found = fit.values
-            has_alarm = bool((found.get("diagnostics") or {}).get("alarm"))
+            estimate = fit.values
+            has_alarm = bool((estimate.get("diagnostics") or {}).get("alarm"))
             self._by_tenant["lhb_alarms_total"][tenant] += has_alarm
-            self._by_tenant["lhb_missing_rewards_total"][tenant] += found.get("n_missing") or 0
+            self._by_tenant["lhb_missing_rewards_total"][tenant] += estimate.get("n_missing") or 0
 
     def _refuse(self, tenant: str, code: str) -> None:
         self._refusals[self._shown(tenant), code] += 1
@@ -151,8 +151,10 @@ class _OfTenant:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         for metric in self._registry.collect():
-            of = [s for s in metric.samples if s.labels.get("tenant", self._tenant) == self._tenant]
-            metric.samples = of
+            own = [
+                s for s in metric.samples if s.labels.get("tenant", self._tenant) == self._tenant
+            ]
+            metric.samples = own
             yield metric
 
 

@@ -13,9 +13,9 @@ async def refuse_unknown_parameters(request: Request) -> None:
 
     Every FastAPI route depends on this.
     """
-    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    names = {field.alias for field in request.scope["route"].dependant.query_params}
     for name in request.query_params:
-        if name not in known:
+        if name not in names:
             raise _unknown(name)
 
 

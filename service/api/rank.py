@@ -39,18 +39,18 @@ async def post_rank(session_id: str, request: Request) -> Response:
     session) and scores by what it installs; a ranking does not wait. `model_version` tells.
     """
     service, tenant = service_of(request), tenant_of(request)
-    given, trajectory, arm_ids = await service.parsed(tenant, parse_rank, await request.body())
-    service.limits.refuse_arms(len(given))
+    choices, trajectory, arm_ids = await service.parsed(tenant, parse_rank, await request.body())
+    service.limits.refuse_arms(len(choices))
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        contexts, _ = numbers_of(session, given)
+        contexts, _ = numbers_of(session, choices)
         assert contexts is not None
         arms: Sequence[str] | None = arm_ids
         if arms is None:
             arms = arms_of(session, len(contexts))
         agent = build_agent(session, reader.agent_state(session.key))
-        found = reader.trajectory((*session.key, trajectory))
-        round = 1 if found is None else found.n_rounds + 1
+        row = reader.trajectory((*session.key, trajectory))
+        round = 1 if row is None else row.n_rounds + 1
         position = session.n_rounds + 1
         draw = timeline_of(session).draw(
             session, trajectory, round, position, service.writer.clock()
@@ -77,8 +77,8 @@ def parse_rank(
     body: bytes,
 ) -> SlicedWork[tuple[Floats | NamedContexts, str, list[str] | None]]:
     """Parse the body of a ranking: its contexts, trajectory and arm ids."""
-    asked = RANK.read(body)
-    contexts = yield from read_contexts(asked["contexts"])
-    arm_ids = asked.get("arm_ids")
+    fields = RANK.read(body)
+    contexts = yield from read_contexts(fields["contexts"])
+    arm_ids = fields.get("arm_ids")
     check_arms(len(contexts), arm_ids)
-    return contexts, asked.get("trajectory") or "", arm_ids
+    return contexts, fields.get("trajectory") or "", arm_ids

@@ -77,19 +77,19 @@ class ReceiveParts(NamedTuple):
     field: str = ""
 
 
-def receive_parts(asked: RewardsBody) -> ReceiveParts:
+def receive_parts(fields: RewardsBody) -> ReceiveParts:
     """Check a parsed rewards body; checks that need the session are made by the command."""
-    items = asked.get("rewards")
-    trajectory = asked.get("trajectory") or ""
+    items = fields.get("rewards")
+    trajectory = fields.get("trajectory") or ""
     if items is not None:
-        others = [name for name in asked if name not in ("rewards", "trajectory")]
+        others = [name for name in fields if name not in ("rewards", "trajectory")]
         if others:
             detail = "give one reward, or a list of rewards, not both"
             raise Problem(ProblemCode.AMBIGUOUS, detail, others[0])
         return ReceiveParts(read_rewards(items, trajectory), "rewards")
-    if "value" not in asked:
+    if "value" not in fields:
         raise Problem(ProblemCode.MISSING, "a reward has a value", "value")
-    return ReceiveParts([read_reward(dict(asked), trajectory, "")])
+    return ReceiveParts([read_reward(dict(fields), trajectory, "")])
 
 
 def made_receive(

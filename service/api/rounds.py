@@ -45,9 +45,9 @@ def round_answer(
         for m in measured
         if m.first_round != m.last_round
     ]
-    told = [decision.covariates]
+    covariates = [decision.covariates]
     if any(m.covariates for m in measured):
-        told += [m.covariates for m in measured if m.first_round == m.last_round]
+        covariates += [m.covariates for m in measured if m.first_round == m.last_round]
     return {
         **members_of(RoundAnswer, decision),
         "context": np.frombuffer(decision.context).tolist() if decision.context else None,
@@ -55,7 +55,7 @@ def round_answer(
         "n_rewards": len(values),
         "n_corrected": n_corrected,
         "spans": spans,
-        "covariates": given_covariates(told),
+        "covariates": given_covariates(covariates),
         "void": is_void,
     }
 

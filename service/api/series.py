@@ -51,24 +51,24 @@ async def get_series(
         timeline = timeline_of(session)
         last = timeline.n_begun(session)
         first = max(1, last - rounds + 1)
-        found: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
-        found |= {"alarm": None, "reason": None, "arrivals": None}
+        summary: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
+        summary |= {"alarm": None, "reason": None, "arrivals": None}
         if last == 0:
-            return found
+            return summary
         estimate = None if brief else _estimate_in_use(reader, session)
         if estimate is not None:
-            found["alarm"] = (estimate["diagnostics"] or {}).get("alarm")
+            summary["alarm"] = (estimate["diagnostics"] or {}).get("alarm")
             n_lags = len(estimate["lag_weights"])
             if timeline.n_earlier(session, n_lags, last - first + 1) > MOST_EARLIER:
-                estimate, found["reason"] = None, TOO_MANY
+                estimate, summary["reason"] = None, TOO_MANY
         edges = np.unique(np.linspace(first, last + 1, bins + 1).astype(np.int64))
         place = reader, session.key, first, last
         explored = None if brief else timeline.explored(*place)
         columns = _measured(reader, session, first, last, estimate)
-        found["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
+        summary["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
         if not brief:
-            found["arrivals"] = _arrivals(timeline.arrivals(*place))
-        return found
+            summary["arrivals"] = _arrivals(timeline.arrivals(*place))
+        return summary
 
     return await read_session(request, session_id, answer)
 
@@ -77,10 +77,10 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | No
     record = reader.installed(session)
     if record is None:
         return None
-    found = record.values
-    weights = Estimate.from_json(found).pays
+    estimate = record.values
+    weights = Estimate.from_json(estimate).pays
     paying = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))  # lags beyond do not
-    return {**found, "lag_weights": weights[: 1 + max(paying, default=0)]}
+    return {**estimate, "lag_weights": weights[: 1 + max(paying, default=0)]}
 
 
 def _measured(
@@ -103,8 +103,8 @@ def _measured(
         if estimate is not None:
             theta, intercept = np.array(estimate["theta"]), estimate["intercept"] or 0.0
             effects = (estimate.get("effects") or {}).get("values")
-            found = theta, estimate["lag_weights"], intercept, effects
-            expected = expected_rewards(part, *found)
+            model = theta, estimate["lag_weights"], intercept, effects
+            expected = expected_rewards(part, *model)
         positions = part.numbering[measured.last - part.first_round]
         parts.append((positions, measured.last - measured.first + 1, measured.value, expected))
     position, n_rounds, value, expectation = map(np.concatenate, zip(*parts, strict=True))
@@ -142,15 +142,15 @@ def _mean(sums: Floats, counts: Ints) -> list[float | None]:
     return [float(s) / int(n) if n else None for s, n in zip(sums, counts, strict=True)]
 
 
-def _arrivals(found: list[tuple[float, bool]]) -> dict[str, Any] | None:
+def _arrivals(arrivals: list[tuple[float, bool]]) -> dict[str, Any] | None:
     """Return the members of `ArrivalsAnswer`."""
-    if not found:
+    if not arrivals:
         return None
-    seconds = np.maximum(0.0, np.array([one for one, _ in found]))
+    seconds = np.maximum(0.0, np.array([one for one, _ in arrivals]))
     median, nine_tenths = np.quantile(seconds, [0.5, 0.9]).tolist()
     return {
-        "n_values": len(found),
-        "n_late": sum(bool(is_late) for _, is_late in found),
+        "n_values": len(arrivals),
+        "n_late": sum(bool(is_late) for _, is_late in arrivals),
         "median_seconds": median,
         "nine_tenths_seconds": nine_tenths,
         "longest_seconds": float(seconds.max()),

@@ -9,9 +9,9 @@ from service.base.field_types import STRICT, Name
 from service.session.spec import DEFAULTS, REQUIRED, members
 
 
-def _body(title: str, meaning: str, given: dict[str, Any], *examples: dict[str, Any]) -> Any:
+def _body(title: str, meaning: str, members: dict[str, Any], *examples: dict[str, Any]) -> Any:
     """Return the type of a body; the members that are required are those of `given`."""
-    body: Any = TypedDict(title, given, total=False)  # type: ignore[misc]
+    body: Any = TypedDict(title, members, total=False)  # type: ignore[misc]
     body.__doc__ = meaning
 
     def describe(schema: dict[str, Any]) -> None:

@@ -23,9 +23,9 @@ ID = slice(len(PREFIX), len(PREFIX) + LENGTH_OF_ID)  # the place of an id in a p
 AFTER_ID = slice(ID.stop, ID.stop + 1)
 
 
-async def find_ids(service: Service, tenant: str, given: Iterable[str]) -> dict[str, str]:
+async def find_ids(service: Service, tenant: str, texts: Iterable[str]) -> dict[str, str]:
     """Return the id of each name that a session bears; what is missing is an id, or unknown."""
-    names = {text for text in given if not has_form_of_id(text)}
+    names = {text for text in texts if not has_form_of_id(text)}
     if not names:
         return {}
 

@@ -117,10 +117,10 @@ async def written_session(service: Service, session: SessionRow) -> dict[str, An
 async def post_session(request: Request) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
-    asked = SESSION.read(await request.body())
+    settings = SESSION.read(await request.body())
     create = CreateSession(
         tenant_of(request),
-        asked,
+        settings,
         service.settings.allow_oracles,
         allowed_cost(service.settings),
         actor_of(request),
@@ -157,10 +157,10 @@ async def get_sessions(
 
 def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:
     """Return the session of a name if this page of the listing would show it."""
-    found = reader.session_named(tenant, name)
-    if found is None or found.id <= cursor or (found.archived_at is not None and not archived):
+    row = reader.session_named(tenant, name)
+    if row is None or row.id <= cursor or (row.archived_at is not None and not archived):
         return []
-    return [found]
+    return [row]
 
 
 @router.serve("GET /{session_id}", "Read a session", SessionAnswer)

@@ -31,17 +31,17 @@ TRAJECTORY = Query(
 )
 
 
-def meant_trajectory(reader: Reader, session: SessionRow, asked: str | None) -> str:
+def meant_trajectory(reader: Reader, session: SessionRow, key: str | None) -> str:
     """Return the key that a query asks for; without one, the trajectory with key "" is meant.
 
     Raises 422 trajectory_needed where there is none asked and the session has another key.
     """
-    if asked is not None:
-        return asked
+    if key is not None:
+        return key
     n = session.n_trajectories
     if n > 1 or (n == 1 and reader.trajectory((*session.key, "")) is None):
-        found = "one trajectory, which has a key" if n == 1 else f"{n} trajectories"
-        detail = f"the session has {found}; say which one is meant (GET .../trajectories)"
+        trajectories = "one trajectory, which has a key" if n == 1 else f"{n} trajectories"
+        detail = f"the session has {trajectories}; say which one is meant (GET .../trajectories)"
         raise Problem(ProblemCode.TRAJECTORY_NEEDED, detail, "trajectory")
     return ""
 

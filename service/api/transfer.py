@@ -149,15 +149,15 @@ async def _prepared(
     service: Service, tenant: str, files: SpooledFiles, name: str | None
 ) -> PreparedImport:
     """Check a file; its rows are written beside it, and take about as much."""
-    given = (files.path, files.rows, tenant, name, service.settings.allow_oracles)
+    arguments = (files.path, files.rows, tenant, name, service.settings.allow_oracles)
     async with service.imports.hold(tenant):
         n_bytes = files.n_bytes
         files.take(n_bytes)
         with full_said():
             if n_bytes > PARSED_HERE_BYTES:
-                prepared = await service.parsing.import_file(given)
+                prepared = await service.parsing.import_file(arguments)
             else:
-                prepared = await service.read(lambda: prepare_import(*given))
+                prepared = await service.read(lambda: prepare_import(*arguments))
     session_answer(prepared.session, "none")  # a session that cannot be shown fails here
     return prepared
 
@@ -202,16 +202,16 @@ async def post_copy(session_id: str, request: Request) -> Response:
     copy that it made before (200), whatever its source has taken since.
     """
     service, tenant = service_of(request), tenant_of(request)
-    asked = COPY.read(await request.body())
-    name, now = asked.get("name"), service.writer.clock()
+    settings = COPY.read(await request.body())
+    name, now = settings.get("name"), service.writer.clock()
     if name is not None:
         refuse_id_as_name(name)
     mark = blake2b(digest_size=6)
 
     def lines_of(reader: Reader, source: SessionRow) -> Iterator[bytes]:
-        mark.update(json.dumps([source.id, asked], sort_keys=True).encode())
+        mark.update(json.dumps([source.id, settings], sort_keys=True).encode())
         cost = allowed_cost(service.settings)
-        copy, agent = copied_session(source, asked, service.settings.allow_oracles, cost, now)
+        copy, agent = copied_session(source, settings, service.settings.allow_oracles, cost, now)
         return copy_session(reader, source, copy, agent)
 
     async with aclosing(_export_chunks(service, tenant, session_id, lines_of)) as chunks:

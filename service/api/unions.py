@@ -52,8 +52,8 @@ def as_union(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
         properties = {}
         for name, member in schema["properties"].items():
             if name in kind["required"]:
-                said = kind["properties"][name]
-                properties[name] = _not_null(member) | ({} if "not" in said else said)
+                constant = kind["properties"][name]
+                properties[name] = _not_null(member) | ({} if "not" in constant else constant)
             elif name not in others:
                 properties[name] = member
             elif name not in kind["x-absent"] and NULL in member.get("anyOf", ()):

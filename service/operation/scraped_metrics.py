@@ -32,11 +32,11 @@ class ScrapedMetrics:
         yield Counter("lhb_commands_total", "Commands committed", writer.n_commands)
         yield from self._backup()
         try:
-            found = [*self._fits(), *self._guards(), *self._database()]
+            metrics = [*self._fits(), *self._guards(), *self._database()]
         except (Unavailable, OSError):
-            found = []
-        yield Gauge("lhb_database_up", "1: the database answers", float(bool(found)))
-        yield from found
+            metrics = []
+        yield Gauge("lhb_database_up", "1: the database answers", float(bool(metrics)))
+        yield from metrics
 
     def _fits(self) -> Iterator[Metric]:
         queue = self._service.fits.queue()
@@ -48,20 +48,20 @@ class ScrapedMetrics:
         rounds = Gauge("lhb_staleness_rounds", late, labels=["tenant"])
         since = "Age of the tenant's oldest due fit"
         seconds = Gauge("lhb_staleness_seconds", since, labels=["tenant"])
-        of = Gauge("lhb_tenant_fits_due", "Sessions with a due fit", labels=["tenant"])
+        due = Gauge("lhb_tenant_fits_due", "Sessions with a due fit", labels=["tenant"])
         with self._service.store.reader() as reader:
             for tenant, n, n_rounds, due_at in reader.due_by_tenant():
                 rounds.add_metric([tenant], n_rounds)
                 seconds.add_metric([tenant], max(0.0, time.time() - due_at))
-                of.add_metric([tenant], n)
-        yield from (rounds, seconds, of)
+                due.add_metric([tenant], n)
+        yield from (rounds, seconds, due)
 
     def _guards(self) -> Iterator[Metric]:
         text = "Sessions whose guard has tripped: lift lay below zero, and control's policy plays"
         tripped = Gauge("lhb_guards_tripped", text, labels=["tenant"])
         with self._service.store.reader() as reader:
-            found = {"": 0, **dict(reader.guards_tripped())}  # a series before there is any trial
-        for tenant, n in found.items():
+            counts = {"": 0, **dict(reader.guards_tripped())}  # a series before there is any trial
+        for tenant, n in counts.items():
             tripped.add_metric([tenant], n)
         yield tripped
 

@@ -190,7 +190,7 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         try:
-            found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+            addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
         except OSError:
             return False
-        return all(ipaddress.ip_address(address).is_loopback for address in found)
+        return all(ipaddress.ip_address(address).is_loopback for address in addresses)

@@ -77,12 +77,12 @@ class Sweeper:
         after: SessionKey = ("", "")
         while True:
             sessions = await service.read(partial(_with_retention, service, after))
-            for session, found in sessions:
-                if found is not None and await service.writer.submit(
-                    GiveUpRounds(session.key, found)
+            for session, retention in sessions:
+                if retention is not None and await service.writer.submit(
+                    GiveUpRounds(session.key, retention)
                 ):
-                    log.info("rounds_given_up", session_id=session.id, to=found.dropped_to)
-                    await service.slices.run(drop_rounds(session.key, found.dropped_to))
+                    log.info("rounds_given_up", session_id=session.id, to=retention.dropped_to)
+                    await service.slices.run(drop_rounds(session.key, retention.dropped_to))
                 elif session.swept_to < session.dropped_to:
                     await service.slices.run(drop_rounds(session.key, session.dropped_to))
                 after = session.key

@@ -128,14 +128,14 @@ class Worker(FitProcesses):
             log.warning("tick_failed", session=key[1], reason=problem.detail)
 
     async def _wait(self, claims: Claims, seconds: float) -> None:
-        heard = asyncio.create_task(claims.wait(seconds))
-        stopped = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([heard, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if heard.done():
-            heard.result()
+        hearing = asyncio.create_task(claims.wait(seconds))
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([hearing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if hearing.done():
+            hearing.result()
         else:
-            heard.cancel()
+            hearing.cancel()
 
 
 def run(settings: Settings | None = None, job: Job = run_fit) -> None:

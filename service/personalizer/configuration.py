@@ -80,10 +80,10 @@ class DeleteUnused(DeleteSession):
 @router.serve("GET /configurations/service")
 async def get_configuration(version: Version, request: Request) -> Response:
     """Return the configuration; before the first call, what that call would begin with."""
-    found = await find_loop(service_of(request), tenant_of(request))
-    if found is None:
+    session = await find_loop(service_of(request), tenant_of(request))
+    if session is None:
         return json_response(configuration_of(DEFAULTS, "live"))
-    return json_response(configuration_of(settings_of(found), found.trial.mode))
+    return json_response(configuration_of(settings_of(session), session.trial.mode))
 
 
 @router.serve("PUT /configurations/service")
@@ -93,27 +93,27 @@ async def put_configuration(version: Version, request: Request) -> Response:
     The learning mode, the wait and the exploration may change at any time.
     """
     service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
-    asked = CONFIGURATION.read(await request.body())
-    found = await find_loop(service, tenant)
-    before = DEFAULTS if found is None else settings_of(found)
-    body = asked_settings(asked, before)
+    configuration = CONFIGURATION.read(await request.body())
+    session = await find_loop(service, tenant)
+    before = DEFAULTS if session is None else settings_of(session)
+    body = asked_settings(configuration, before)
     is_another = any(body[name] != before[name] for name in body.keys() - CHANGING)
-    if found is not None and is_another:
-        await service.writer.submit(DeleteUnused(found.key, actor))
-        room = await find_loop(service, tenant, deferred_name(found))
+    if session is not None and is_another:
+        await service.writer.submit(DeleteUnused(session.key, actor))
+        room = await find_loop(service, tenant, deferred_name(session))
         if room is not None:
             await service.writer.submit(DeleteSession(room.key, actor))
-        found = None
-    if found is None:
-        found = await make_session(service, tenant, actor, body)
-    changes = {name: body[name] for name in CHANGING if body[name] != getattr(found, name)}
-    mode = MODES.get(asked.get("learningMode", ""))
-    if mode is not None and mode != found.trial.mode:
+        session = None
+    if session is None:
+        session = await make_session(service, tenant, actor, body)
+    changes = {name: body[name] for name in CHANGING if body[name] != getattr(session, name)}
+    mode = MODES.get(configuration.get("learningMode", ""))
+    if mode is not None and mode != session.trial.mode:
         changes["mode"] = mode
     if changes:
-        change = ChangeSession(found.key, changes, actor, allowed_cost(service.settings))
-        found = await service.writer.submit(change)
-    return json_response(configuration_of(settings_of(found), found.trial.mode))
+        change = ChangeSession(session.key, changes, actor, allowed_cost(service.settings))
+        session = await service.writer.submit(change)
+    return json_response(configuration_of(settings_of(session), session.trial.mode))
 
 
 def settings_of(session: SessionRow) -> dict[str, Any]:
@@ -139,16 +139,16 @@ def _epsilon(algorithm: str, options: dict[str, Any]) -> float:
     return float(getattr(make_options(algorithm, options), "epsilon", 0.0))
 
 
-def asked_settings(asked: ServiceConfiguration, before: dict[str, Any]) -> dict[str, Any]:
+def asked_settings(configuration: ServiceConfiguration, before: dict[str, Any]) -> dict[str, Any]:
     """Return the body that creates a session with this configuration.
 
     `before`: settings that hold where the configuration says nothing.
     """
-    is_sum = asked["rewardAggregation"] == "sum"
-    if is_sum and asked["defaultReward"] != 0:
+    is_sum = configuration["rewardAggregation"] == "sum"
+    if is_sum and configuration["defaultReward"] != 0:
         detail = 'with rewardAggregation "sum", a round without rewards counts 0'
         raise Problem(ProblemCode.BAD_OPTION, detail, "defaultReward")
-    options, epsilon = dict(before["options"]), asked["explorationPercentage"]
+    options, epsilon = dict(before["options"]), configuration["explorationPercentage"]
     if epsilon != _epsilon(before["algorithm"], options):
         if "epsilon" not in {f.name for f in fields(ALGORITHMS[before["algorithm"]].options_type)}:
             detail = f"{before['algorithm']} explores as it needs, and takes no share of decisions"
@@ -156,10 +156,10 @@ def asked_settings(asked: ServiceConfiguration, before: dict[str, Any]) -> dict[
         options["epsilon"] = epsilon
     return {
         **before,
-        "dim": asked.get("dim", before["dim"]),
-        "horizon": asked.get("horizon", before["horizon"]),
+        "dim": configuration.get("dim", before["dim"]),
+        "horizon": configuration.get("horizon", before["horizon"]),
         "options": options,
         "reward_mode": "sum" if is_sum else "single",
-        "reward_wait_seconds": asked["rewardWaitTime"].total_seconds(),
-        "default_reward": None if is_sum else asked["defaultReward"] + 0.0,
+        "reward_wait_seconds": configuration["rewardWaitTime"].total_seconds(),
+        "default_reward": None if is_sum else configuration["defaultReward"] + 0.0,
     }

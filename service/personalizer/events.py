@@ -69,7 +69,7 @@ class RankRequest(TypedDict, total=False):
 RANK = BodyParser(RankRequest)
 
 
-class Asked(NamedTuple):
+class RankQuery(NamedTuple):
     """A rank request as checked: the ids of all actions, of those to choose from, and so on."""
 
     ids: list[str]
@@ -99,30 +99,30 @@ def encoded(contexts: Floats) -> Any:
     return {"dtype": "float64", "shape": list(contexts.shape), "data": data}
 
 
-def read_rank(body: bytes, dim: int) -> SlicedWork[Asked]:
+def read_rank(body: bytes, dim: int) -> SlicedWork[RankQuery]:
     """Parse and check a rank request, and hash its features into `dim` numbers an arm."""
-    asked = RANK.read(body)
-    ids = [action["id"] for action in asked["actions"]]
+    fields = RANK.read(body)
+    ids = [action["id"] for action in fields["actions"]]
     refuse_repeated(ids, "id", "actions[{}].id")
-    excluded = set(asked.get("excludedActions") or ())
+    excluded = set(fields.get("excludedActions") or ())
     open_ids = [name for name in ids if name not in excluded]
     if not open_ids:
         raise Problem(ProblemCode.NO_ARMS, "every action is excluded", "excludedActions")
     actions, context, arm = Features("action"), Features("context"), 0
-    for i, action in enumerate(asked["actions"]):
+    for i, action in enumerate(fields["actions"]):
         if ids[i] not in excluded:
             features = read_features(action["features"], f"actions[{i}].features")
             if not (yield from actions.add(features, arm)):
                 yield from actions.add([(f"id={ids[i]}", 1.0)], arm)
             arm += 1
-    given = asked.get("contextFeatures") or []
-    yield from context.add(read_features(given, "contextFeatures"))
+    shared = fields.get("contextFeatures") or []
+    yield from context.add(read_features(shared, "contextFeatures"))
     contexts = hashed_contexts(actions, context, arm, dim)
-    event_id = asked.get("eventId") or uuid4().hex
-    return Asked(ids, open_ids, contexts, event_id, asked.get("deferActivation") is True)
+    event_id = fields.get("eventId") or uuid4().hex
+    return RankQuery(ids, open_ids, contexts, event_id, fields.get("deferActivation") is True)
 
 
-def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dict[str, Any]:
+def rank_answer(query: RankQuery, decision: DecisionRow, session: SessionRow) -> dict[str, Any]:
     """Return Personalizer's answer: the chosen action first, the others by score.
 
     An excluded action keeps its place in the request, with probability 0. Probabilities are those
@@ -137,15 +137,15 @@ def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dic
         others = np.argsort(-scores, kind="stable").tolist()
     assert decision.arm is not None
     order = dict.fromkeys([decision.arm, *others])
-    ranked = ({"id": asked.open_ids[arm], "probability": chances[arm]} for arm in order)
-    is_open = set(asked.open_ids)
+    ranked = ({"id": query.open_ids[arm], "probability": chances[arm]} for arm in order)
+    is_open = set(query.open_ids)
     return {
         "ranking": [
             next(ranked) if name in is_open else {"id": name, "probability": 0.0}
-            for name in asked.ids
+            for name in query.ids
         ],
-        "eventId": asked.event_id,
-        "rewardActionId": asked.open_ids[decision.arm],
+        "eventId": query.event_id,
+        "rewardActionId": query.open_ids[decision.arm],
     }
 
 
@@ -164,20 +164,20 @@ async def post_rank(version: Version, request: Request) -> Response:
     """Take a decision; the same event id gets the first answer again."""
     service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
     body, trajectory = await request.body(), trajectory_of(request)
-    found = await find_loop(service, tenant)
-    dim = DEFAULTS["dim"] if found is None else found.dim
-    asked = await service.parsed(tenant, read_rank, body, dim, here=READ_AT_ONCE_BYTES)
-    session = found or await make_session(service, tenant, actor, DEFAULTS)
-    if asked.is_deferred:
+    loop = await find_loop(service, tenant)
+    dim = DEFAULTS["dim"] if loop is None else loop.dim
+    query = await service.parsed(tenant, read_rank, body, dim, here=READ_AT_ONCE_BYTES)
+    session = loop or await make_session(service, tenant, actor, DEFAULTS)
+    if query.is_deferred:
         room = await waiting_room(service, actor, session)
-        decision = await defer(service, session, room, asked, trajectory)
+        decision = await defer(service, session, room, query, trajectory)
     else:
-        decision = await decide(service, session, asked, trajectory)
-    return json_response(rank_answer(asked, decision, session), 201)
+        decision = await decide(service, session, query, trajectory)
+    return json_response(rank_answer(query, decision, session), 201)
 
 
 async def decide(
-    service: Service, session: SessionRow, asked: Asked, trajectory: str
+    service: Service, session: SessionRow, query: RankQuery, trajectory: str
 ) -> DecisionRow:
     """Take the decision; the first action is the caller's own.
 
@@ -186,7 +186,7 @@ async def decide(
     key = session.tenant, session.id
     for n, (forced, default) in enumerate(ways := ways_to_ask(session)):
         try:
-            command = read_decision(service, *key, asked.decision_body(trajectory, forced, default))
+            command = read_decision(service, *key, query.decision_body(trajectory, forced, default))
             return (await take(service, command)).decision
         except Problem as problem:
             if problem.code != ProblemCode.EVENT_CONFLICT or n == len(ways) - 1:
@@ -261,7 +261,7 @@ def trajectory_of(request: Request) -> str:
 
 
 async def defer(
-    service: Service, session: SessionRow, room: SessionRow, asked: Asked, trajectory: str
+    service: Service, session: SessionRow, room: SessionRow, query: RankQuery, trajectory: str
 ) -> DecisionRow:
     """Choose as the session would now, and keep the choice apart from it.
 
@@ -269,29 +269,29 @@ async def defer(
     """
     key = (*room.key, trajectory)
     for _ in range(2):
-        known = await find_decision(service, key, asked.event_id)
-        arm = await _arm_now(service, session, asked) if known is None else known.arm
-        if arm is None or arm >= len(asked.open_ids):
-            detail = f"event {asked.event_id!r} was used before, with another body"
+        earlier = await find_decision(service, key, query.event_id)
+        arm = await _arm_now(service, session, query) if earlier is None else earlier.arm
+        if arm is None or arm >= len(query.open_ids):
+            detail = f"event {query.event_id!r} was used before, with another body"
             raise Problem(ProblemCode.EVENT_CONFLICT, detail, "eventId")
-        body = asked.decision_body(trajectory, arm)
+        body = query.decision_body(trajectory, arm)
         try:
             command = read_decision(service, room.tenant, room.id, body)
             return (await take(service, command)).decision
         except Problem as problem:
-            if problem.code != ProblemCode.EVENT_CONFLICT or known is not None:
+            if problem.code != ProblemCode.EVENT_CONFLICT or earlier is not None:
                 raise  # else the same request was answered meanwhile
     raise AssertionError("a known event is answered or refused")
 
 
-async def _arm_now(service: Service, session: SessionRow, asked: Asked) -> int:
+async def _arm_now(service: Service, session: SessionRow, query: RankQuery) -> int:
     if session.trial.mode == "shadow":
         return BASELINE
 
     def choose(reader: Reader) -> int:
         agent = build_agent(session, reader.agent_state(session.key))
-        draw = Draw(session.seed, f"deferred {asked.event_id}", 1, session.n_rounds + 1)
-        return agent.choose(asked.contexts, draw).arm
+        draw = Draw(session.seed, f"deferred {query.event_id}", 1, session.n_rounds + 1)
+        return agent.choose(query.contexts, draw).arm
 
     return await service.query(session.tenant, choose)
 

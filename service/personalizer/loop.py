@@ -57,10 +57,10 @@ async def make_session(
     try:
         session, _ = await service.writer.submit(create)
     except Problem as problem:
-        found = await find_loop(service, tenant, body["name"])
-        if problem.code != ProblemCode.SESSION_CONFLICT or found is None:
+        other = await find_loop(service, tenant, body["name"])
+        if problem.code != ProblemCode.SESSION_CONFLICT or other is None:
             raise
-        return found
+        return other
     return session
 
 
@@ -70,9 +70,9 @@ async def waiting_room(service: Service, actor: Actor, loop: SessionRow) -> Sess
     It gets no rewards and so learns nothing: an event that is never activated stays without effect.
     """
     name = deferred_name(loop)
-    found = await find_loop(service, loop.tenant, name)
+    room = await find_loop(service, loop.tenant, name)
     body = {"name": name, "algorithm": "uniform", "dim": loop.dim, "horizon": 1}
-    return found or await make_session(service, loop.tenant, actor, body)
+    return room or await make_session(service, loop.tenant, actor, body)
 
 
 def deferred_name(loop: SessionRow) -> str:

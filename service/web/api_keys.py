@@ -59,14 +59,14 @@ class KeyWatch:
         """
         if not self.is_closed:
             return EVERYBODY
-        found = self._known.get(digest_of(scope))
-        if found is None or found.expires_at <= self._clock():
+        key_access = self._known.get(digest_of(scope))
+        if key_access is None or key_access.expires_at <= self._clock():
             if scope["path"] in OPEN_PATHS:
                 return STRANGER
             detail = 'a request needs the header "Authorization: Bearer KEY" with a valid key'
             raise Problem(ProblemCode.UNAUTHORIZED, detail, "authorization")
-        self.used[found.key_id] = found
-        return found
+        self.used[key_access.key_id] = key_access
+        return key_access
 
     def id_of(self, scope: Scope) -> str | None:
         """Return the id of a request's key, also of a revoked one; None if it is not known."""
@@ -125,17 +125,17 @@ def digest_of(scope: Scope) -> bytes:
     A connection keeps its last digest, and what was presented: most often the same comes again.
     What the digest allows is looked up for every request.
     """
-    given = _header(scope, b"authorization")
-    if not given and is_personalizer(scope["path"]):  # its callers use a header of their own
+    header = _header(scope, b"authorization")
+    if not header and is_personalizer(scope["path"]):  # its callers use a header of their own
         return sha256(_header(scope, SUBSCRIPTION_KEY).strip()).digest()
     connection = scope.get("lhb.connection")
-    if connection is not None and compare_digest(given, connection.presented[0]):
+    if connection is not None and compare_digest(header, connection.presented[0]):
         digest: bytes = connection.presented[1]
         return digest
-    scheme, _, key = given.partition(b" ")
+    scheme, _, key = header.partition(b" ")
     digest = sha256(key.strip()).digest() if scheme.lower() == b"bearer" else b""
     if connection is not None:
-        connection.presented = given, digest
+        connection.presented = header, digest
     return digest
 
 

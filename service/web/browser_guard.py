@@ -87,10 +87,10 @@ def _is_local_name(name: str, address: str) -> bool:
     if name in ("", "localhost", address) or name.endswith(LOCAL):
         return True
     try:
-        asked = ipaddress.ip_address(name)
-        if asked.is_loopback:
+        host = ipaddress.ip_address(name)
+        if host.is_loopback:
             return True
         bound = ipaddress.ip_address(address)
     except ValueError:
         return False
-    return asked in (bound, getattr(bound, "ipv4_mapped", None))
+    return host in (bound, getattr(bound, "ipv4_mapped", None))

@@ -74,5 +74,5 @@ def _address(scope: Scope) -> str:
     address = str((scope.get("client") or ("",))[0])
     if ":" not in address:
         return address
-    found = IPv6Address(address)
-    return address if found.ipv4_mapped else str(IPv6Address(int(found) >> 64 << 64))
+    parsed = IPv6Address(address)
+    return address if parsed.ipv4_mapped else str(IPv6Address(int(parsed) >> 64 << 64))

@@ -36,13 +36,13 @@ class RequestLog:
         self._second, self._text = -1, ""
 
     def add(
-        self, asked: Asked, request_id: str, trace: Mapping[str, str], status: int, seconds: float
+        self, request: Asked, request_id: str, trace: Mapping[str, str], status: int, seconds: float
     ) -> None:
         """Write the line of a request, with the present time, soon.
 
         Called in the event loop. `trace` says to which trace it belongs, like traceparent.
         """
-        begin = self._begins.get(asked) or self._begin(asked)
+        begin = self._begins.get(request) or self._begin(request)
         now = self._clock()
         second = int(now)
         if second != self._second:
@@ -57,16 +57,16 @@ class RequestLog:
             f', "timestamp": "{self._text}.{fraction}Z"}}\n'
         )
 
-    def _begin(self, asked: Asked) -> str:
+    def _begin(self, request: Asked) -> str:
         """Return the line up to the status, and keep it if it is short."""
-        said = {"event": "request", "level": "info", **dict(zip(NAMES, asked, strict=True))}
-        said["path"] = shown_path(asked[1])
-        found = f'{dumps(said)[:-1]}, "status": '
+        members = {"event": "request", "level": "info", **dict(zip(NAMES, request, strict=True))}
+        members["path"] = shown_path(request[1])
+        line = f'{dumps(members)[:-1]}, "status": '
         if len(self._begins) >= MOST:
             self._begins.clear()
-        if len(asked[1]) + len(found) <= LONGEST:
-            self._begins[asked] = found
-        return found
+        if len(request[1]) + len(line) <= LONGEST:
+            self._begins[request] = line
+        return line
 
     def _write(self) -> None:
         lines, self._lines = self._lines, []
@@ -85,9 +85,9 @@ class RequestIds:
 
         At most 128 visible ASCII characters are kept.
         """
-        given = headers.get(b"x-request-id")
-        if given is not None and ID.fullmatch(given):
-            return given.decode()
+        header = headers.get(b"x-request-id")
+        if header is not None and ID.fullmatch(header):
+            return header.decode()
         return f"{self._prefix}-{next(self._numbers)}"
 
 

@@ -48,8 +48,8 @@ class SharedRates:
 
     async def _hear(self, connection: Connection) -> None:
         with translated():
-            async for heard in connection.notifies(timeout=TELL_SECONDS):
-                sender, counts = json.loads(heard.payload)
+            async for notification in connection.notifies(timeout=TELL_SECONDS):
+                sender, counts = json.loads(notification.payload)
                 if sender != self._me:
                     for caller, n in counts.items():
                         self._rates.count_elsewhere(caller, n)

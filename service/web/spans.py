@@ -100,8 +100,8 @@ class Tracing:
         None if the sampler leaves it out; its log line then has the caller's traceparent alone.
         """
         parent = NOBODY
-        if b"traceparent" in headers and (given := trace_of(headers)):
-            parent = self._traceparent.extract(given, NOBODY)
+        if b"traceparent" in headers and (carrier := trace_of(headers)):
+            parent = self._traceparent.extract(carrier, NOBODY)
         elif self._ids.draw() & LOW_BITS >= self._bound:
             return None
         span = self._start(scope["method"], parent, kind=SpanKind.SERVER)
@@ -116,7 +116,7 @@ class Tracing:
         ASKED.reset(token)
         route, access = route_of(scope), scope.get("lhb.access")
         problem = scope.get("lhb.problem")
-        said = {
+        facts = {
             "http.request.method": scope["method"],
             "http.route": route,
             "http.response.status_code": status,
@@ -128,7 +128,7 @@ class Tracing:
             "lhb.problem": problem and problem.code.value,
         }
         span.update_name(f"{scope['method']} {route}")
-        span.set_attributes({name: value for name, value in said.items() if value is not None})
+        span.set_attributes({name: value for name, value in facts.items() if value is not None})
         if status >= 500:
             span.set_status(StatusCode.ERROR)
         span.end()
@@ -160,9 +160,9 @@ class Tracing:
         A fit inherits the context of a request that is over, and is not that request's own.
         """
         self._n_submitted += n_commands
-        asked = ASKED.get()
-        if asked is not None and asked.is_recording():
-            self._submitted.append((self._n_submitted, asked.get_span_context()))
+        request = ASKED.get()
+        if request is not None and request.is_recording():
+            self._submitted.append((self._n_submitted, request.get_span_context()))
 
     def _end_commit(self, seconds: float, n_commands: int) -> None:
         self._n_committed += n_commands
@@ -170,23 +170,23 @@ class Tracing:
         # a transaction holds whole submissions, in their order
         while self._submitted and self._submitted[0][0] <= self._n_committed:
             links.append(Link(self._submitted.popleft()[1]))
-        said = {"lhb.commands": n_commands}
-        self._past("commit", seconds, said, links)
+        facts = {"lhb.commands": n_commands}
+        self._past("commit", seconds, facts, links)
 
-    def _end_fit(self, seconds: float, told: Mapping[str, Any]) -> dict[str, str]:
-        said = {f"lhb.fit.{name}": value for name, value in told.items() if value is not None}
-        span = self._past("fit", seconds, said, [])
+    def _end_fit(self, seconds: float, record: Mapping[str, Any]) -> dict[str, str]:
+        facts = {f"lhb.fit.{name}": value for name, value in record.items() if value is not None}
+        span = self._past("fit", seconds, facts, [])
         return {} if span is None else _ids(span)
 
     def _past(
-        self, name: str, seconds: float, said: dict[str, Any], links: list[Link]
+        self, name: str, seconds: float, facts: dict[str, Any], links: list[Link]
     ) -> Span | None:
         """Make the span of what ends now and took so many seconds, unless it is left out."""
         end = time.time_ns()
         begin = end - int(seconds * 1e9)
         if self._ids.draw() & LOW_BITS >= self._bound:
             return None
-        span = self._start(name, NOBODY, attributes=said, links=links, start_time=begin)
+        span = self._start(name, NOBODY, attributes=facts, links=links, start_time=begin)
         if span is not None:
             span.end(end)
         return span
@@ -196,8 +196,8 @@ class Tracing:
     ) -> Span | None:
         """Start a span, or return None if the sampler leaves it out. A new trace's id is drawn."""
         trace_id = trace.get_current_span(parent).get_span_context().trace_id or self._ids.drawn
-        found = self._provider.sampler.should_sample(parent, trace_id, name, **about)
-        if found.decision is Decision.DROP:
+        sampling = self._provider.sampler.should_sample(parent, trace_id, name, **about)
+        if sampling.decision is Decision.DROP:
             return None
         return self._tracer.start_span(name, parent, start_time=start_time, **about)
 
@@ -219,10 +219,10 @@ def _bound() -> int:
 
 def _ids(span: Span) -> dict[str, str]:
     """Return what a log line says of a span."""
-    found = span.get_span_context()
+    context = span.get_span_context()
     return {
-        "trace_id": trace.format_trace_id(found.trace_id),
-        "span_id": trace.format_span_id(found.span_id),
+        "trace_id": trace.format_trace_id(context.trace_id),
+        "span_id": trace.format_span_id(context.span_id),
     }
 
 

@@ -15,7 +15,6 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Log, append_history
 from service.commands.decisions import body_digest
 from service.session.records import SERVER_EVENT
-from service.transfer.parsing_processes import PARSED_HERE_BYTES
 
 MAX_ROUNDS = 10_000  # rounds in one call
 router = Routes(SESSION, tags=["sessions"])
@@ -29,7 +28,7 @@ async def post_history(session_id: str, request: Request) -> Response:
     log is being appended, the session takes nothing else (503 `history_pending`).
     """
     service, body = service_of(request), await request.body()
-    if len(body) > PARSED_HERE_BYTES:
+    if len(body) > service.parsed_here_bytes:
         members = await service.parsing.run(read_history, body)
     else:
         members = read_history(body)

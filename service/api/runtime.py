@@ -74,6 +74,7 @@ class Service:
     intervals: Intervals = field(default_factory=Intervals)
     parsing: ParsingProcesses = field(default_factory=ParsingProcesses)
     playground: Playground = field(default_factory=Playground)
+    parsed_here_bytes: int = PARSED_HERE_BYTES  # a larger text is parsed by a process
     monotonic: Callable[[], float] = time.monotonic
     readers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")
@@ -128,9 +129,9 @@ class Service:
 
         So is a large one, one of a tenant at a time, of which no process begins the parsing: one
         process is always left for other tenants. `here` bytes and less are parsed here, by default
-        PARSED_HERE_BYTES.
+        `parsed_here_bytes`.
         """
-        if len(body) <= (PARSED_HERE_BYTES if here is None else here):
+        if len(body) <= (self.parsed_here_bytes if here is None else here):
             return await self.loop_slices.run(parse(body, *arguments))
         async with self.parses.hold(tenant):
             if await self.parsing.are_up(parse_at_once, parse):

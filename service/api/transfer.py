@@ -32,7 +32,6 @@ from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from service.transfer.import_file import PreparedImport, prepare_import
 from service.transfer.import_session import import_session
-from service.transfer.parsing_processes import PARSED_HERE_BYTES
 from service.transfer.spool import SpooledFiles, full_said
 
 router = Routes("/v1/sessions", tags=["sessions"])
@@ -154,7 +153,7 @@ async def _prepared(
         n_bytes = files.n_bytes
         files.take(n_bytes)
         with full_said():
-            if n_bytes > PARSED_HERE_BYTES:
+            if n_bytes > service.parsed_here_bytes:
                 prepared = await service.parsing.import_file(arguments)
             else:
                 prepared = await service.read(lambda: prepare_import(*arguments))

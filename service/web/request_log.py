@@ -29,8 +29,8 @@ MAX_TRACE = 256
 class RequestLog:
     """Writes lines to stderr, those of one turn of the event loop at once."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.time, most: int = MOST) -> None:
+        self._clock, self._most = clock, most
         self._lines: list[str] = []
         self._begins: dict[Asked, str] = {}
         self._second, self._text = -1, ""
@@ -62,7 +62,7 @@ class RequestLog:
         members = {"event": "request", "level": "info", **dict(zip(NAMES, request, strict=True))}
         members["path"] = shown_path(request[1])
         line = f'{dumps(members)[:-1]}, "status": '
-        if len(self._begins) >= MOST:
+        if len(self._begins) >= self._most:
             self._begins.clear()
         if len(request[1]) + len(line) <= LONGEST:
             self._begins[request] = line

@@ -24,7 +24,7 @@ async def test_items_are_answered_one_by_one(
     async with serve() as client:
         parsing = client.service.parsing
         if is_large:
-            monkeypatch.setattr("service.api.runtime.PARSED_HERE_BYTES", 0)
+            client.service.parsed_here_bytes = 0
             parsed = AsyncMock(wraps=parsing.run_once_begun)
             monkeypatch.setattr(parsing, "run_once_begun", parsed)
         first, second = await client.create(), await client.create()

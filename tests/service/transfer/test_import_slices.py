@@ -144,13 +144,11 @@ def resumed(harness: ServiceHarness, write: Any, command: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("in_process", [False, True])
-async def test_imports_at_once_over_http(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, in_process: bool
-) -> None:
+async def test_imports_at_once_over_http(serve: Serve, in_process: bool) -> None:
     """Without a name every one makes a session, also within one millisecond."""
-    if in_process:
-        monkeypatch.setattr("service.api.transfer.PARSED_HERE_BYTES", 0)
     async with serve() as client:
+        if in_process:
+            client.service.parsed_here_bytes = 0
         session = await client.create()
         for _ in range(5):
             await client.decide(session)

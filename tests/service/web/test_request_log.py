@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from service.base.logs import shown_path
-from service.web import request_log
 from service.web.request_log import NAMES, Asked, RequestLog
 
 ASKED: Asked = ("POST", "/v1/batch", "", None, "127.0.0.1")
@@ -90,17 +89,14 @@ def test_a_line_is_the_json_of_its_record(
     ]
 
 
-def test_few_beginnings_are_kept(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_beginnings_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     """A server of a million sessions has as many paths."""
-    monkeypatch.setattr(request_log, "MOST", 2)
     long = "a" * 60_000  # that anybody may send; of an event's id a line shows nothing
     paths = [f"/v1/sessions/{n}" for n in (1, 2, 1, 3, 4, 5, 1, long)]
     paths.append(f"/v1/sessions/s/trajectories/{long}")
 
     async def add() -> None:
-        log = RequestLog()
+        log = RequestLog(most=2)
         for path in paths:
             log.add(("POST", path, *ASKED[2:]), "r", {}, 200, 0.001)
             assert len(log._begins) <= 2

@@ -32,7 +32,7 @@ from .delivery import RefusedReward, RewardBuffer
 from .errors import Conflict, NotFound
 from .session import AsyncSession, Session
 from .settings import SessionSettings
-from .wire import BatchItem, decision_body, given, path_of, reward_body
+from .wire import BatchItem, decision_body, path_of, reward_body, without_none
 
 S = TypeVar("S", Session, AsyncSession)
 URL = "http://127.0.0.1:8080"
@@ -164,7 +164,7 @@ class ClientOperations(Generic[S]):
         limit : int, optional
             Sessions of a page.
         """
-        params = given({"name": name, "archived": archived, "limit": limit})
+        params = without_none({"name": name, "archived": archived, "limit": limit})
         return Listing("/v1/sessions", params, self._session)
 
     @operation
@@ -209,7 +209,7 @@ class ClientOperations(Generic[S]):
         return [] if buffer is None else buffer.refused(forget=forget)
 
     async def _create(self, name: str | None, settings: SessionSettings) -> S:
-        body = {"name": name or f"session-{uuid.uuid4()}", **given(settings)}
+        body = {"name": name or f"session-{uuid.uuid4()}", **without_none(settings)}
         return self._session(await self._connection.call("POST", "/v1/sessions", json=body))
 
     def _session(self, info: SessionAnswer) -> S:

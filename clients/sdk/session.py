@@ -42,15 +42,15 @@ from .wire import (
     DecisionOptions,
     RewardItem,
     RewardOptions,
+    as_object,
     decision_body,
     encoded,
-    given,
     in_path,
-    known,
     path_of,
     reward_body,
     reward_of,
-    told,
+    without_nan,
+    without_none,
 )
 
 
@@ -235,11 +235,11 @@ class SessionOperations:
             Covariates of the session by name, each with one number, or None, a round.
         """
         body = {"contexts": encoded(contexts), "import_id": import_id or str(uuid.uuid4())}
-        body |= given({"trajectory": trajectory or None})
+        body |= without_none({"trajectory": trajectory or None})
         if rewards is not None:
-            body["rewards"] = known(rewards)
+            body["rewards"] = without_nan(rewards)
         if covariates:
-            body["covariates"] = {name: known(values) for name, values in covariates.items()}
+            body["covariates"] = {name: without_nan(values) for name, values in covariates.items()}
         return self._post("history", body)
 
     @operation
@@ -249,7 +249,7 @@ class SessionOperations:
         """Score a context set without making a decision."""
         arms = None if arm_ids is None else list(arm_ids)
         body = {"contexts": encoded(contexts), "trajectory": trajectory or None, "arm_ids": arms}
-        return self._post("rank", given(body))
+        return self._post("rank", without_none(body))
 
     @operation
     async def read(self) -> SessionAnswer:
@@ -266,7 +266,7 @@ class SessionOperations:
     @operation
     def series(self, *, rounds: int | None = None, bins: int | None = None) -> Call[SeriesAnswer]:
         """Return the last rounds in bins: mean reward, and what the estimate in use expected."""
-        params = given({"rounds": rounds, "bins": bins})
+        params = without_none({"rounds": rounds, "bins": bins})
         return self._connection.call("GET", f"{self._path}/series", params=params)
 
     @operation
@@ -286,7 +286,7 @@ class SessionOperations:
         adjust : bool, optional
             False leaves the model's prediction out, by default it takes variance away.
         """
-        params = given({"effect": effect, "adjust": adjust})
+        params = without_none({"effect": effect, "adjust": adjust})
         return self._connection.call("GET", f"{self._path}/lift", params=params)
 
     @operation
@@ -336,7 +336,7 @@ class SessionOperations:
         Options may change that mean no new model, such as `memory`; what was learned stays.
         `keep_rounds` and `keep_days` drop the rows of earlier rounds; None: no more go.
         """
-        changes = {**given({"name": name, "archived": archived}), **settings}
+        changes = {**without_none({"name": name, "archived": archived}), **settings}
         info: SessionAnswer = await self._connection.call("PATCH", self._path, json=changes)
         self._info = info
         return info
@@ -375,17 +375,17 @@ class SessionOperations:
         **settings
             Where they differ from this session's.
         """
-        body = {**settings, **given({"name": name})}
+        body = {**settings, **without_none({"name": name})}
         info: SessionAnswer = await self._connection.call("POST", f"{self._path}/copy", json=body)
         return type(self)(self._connection, info["id"], info)
 
     def _list(self, resource: str, **params: Any) -> Listing[Any]:
-        return Listing(f"{self._path}/{resource}", given(params), lambda item: item)
+        return Listing(f"{self._path}/{resource}", without_none(params), lambda item: item)
 
     def _decision(self, options: DecisionOptions, **more: Any) -> Call[Any]:
         members: dict[str, Any] = {**options, **more}
         members["rewards"] = [self._reward(one) for one in options.get("rewards", ())]
-        members["covariates"] = told(options.get("covariates"))
+        members["covariates"] = as_object(options.get("covariates"))
         body = decision_body(**members)
         return self._connection.delivery.decision(self.id, self._path, body)
 

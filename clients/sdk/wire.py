@@ -164,7 +164,7 @@ def decision_body(
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
     if body.get("arm_ids") is not None:
         body["arm_ids"] = list(body["arm_ids"])
-    members = {key: value for key, value in given(body).items() if not _is_empty(value)}
+    members = {key: value for key, value in without_none(body).items() if not _is_empty(value)}
     if contexts is not None:
         members["contexts"] = encoded(contexts)
     if riding := [reward_body(reward) for reward in rewards]:
@@ -172,12 +172,12 @@ def decision_body(
     return {**members, "event_id": event_id or str(uuid.uuid4())}
 
 
-def given(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what was not said."""
+def without_none(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that are not None."""
     return {key: value for key, value in members.items() if value is not None}
 
 
-def told(covariates: Mapping[str, float] | None) -> dict[str, float] | None:
+def as_object(covariates: Mapping[str, float] | None) -> dict[str, float] | None:
     """Return covariates as an object of a body; None where there are none."""
     return dict(covariates) if covariates else None
 
@@ -187,18 +187,18 @@ def reward_of(value: float, options: RewardOptions) -> dict[str, Any]:
     reward: dict[str, Any] = {"value": value, **options}
     reward["from"], reward["to"] = reward.pop("interval", None) or (None, None)
     named = {"trajectory": options.get("trajectory") or None}
-    return {**reward, **named, "covariates": told(options.get("covariates"))}
+    return {**reward, **named, "covariates": as_object(options.get("covariates"))}
 
 
 def reward_body(reward: Mapping[str, Any], *, with_id: bool = False) -> dict[str, Any]:
     """Build a reward's body; `with_id`: give it an idempotency key if it has none."""
-    body = given(reward)
+    body = without_none(reward)
     if with_id:
         body.setdefault("reward_id", str(uuid.uuid4()))
     return body
 
 
-def known(values: Iterable[float | None]) -> list[float | None]:
+def without_nan(values: Iterable[float | None]) -> list[float | None]:
     """Return numbers with None for NaN."""
     return [None if value is None or isnan(value) else value for value in values]
 

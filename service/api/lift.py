@@ -1,7 +1,8 @@
 """GET /v1/sessions/{id}/lift and /shadow: the agent beside a control group, and beside its caller.
 
-Both read sums that a constant number of statements bring up to date; what is left of a session that
-has grown much since the last look is told (`n_behind`) and summed in the background.
+Both answers are made of sums, which a constant number of statements bring up to date. Where a
+session has grown much since the last look, `n_behind` says how much is not in the sums yet, and the
+background adds the rest.
 """
 
 from collections.abc import Callable

@@ -127,9 +127,9 @@ class Service:
     ) -> T:
         """Parse a body: a large one in a process, others in slices of the event loop.
 
-        So is a large one, one of a tenant at a time, of which no process begins the parsing: one
-        process is always left for other tenants. `here` bytes and less are parsed here, by default
-        `parsed_here_bytes`.
+        One large body of a tenant is parsed at a time, so that a process is left for others. If no
+        process begins with a body, the event loop parses it. A body is large if it has more than
+        `here` bytes, by default `parsed_here_bytes`.
         """
         if len(body) <= (self.parsed_here_bytes if here is None else here):
             return await self.loop_slices.run(parse(body, *arguments))

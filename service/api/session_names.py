@@ -24,7 +24,7 @@ AFTER_ID = slice(ID.stop, ID.stop + 1)
 
 
 async def find_ids(service: Service, tenant: str, texts: Iterable[str]) -> dict[str, str]:
-    """Return the id of each name that a session bears; what is missing is an id, or unknown."""
+    """Return the id of each text that is the name of a session; other texts are left out."""
     names = {text for text in texts if not has_form_of_id(text)}
     if not names:
         return {}

@@ -1,10 +1,11 @@
 """Admission: under overload requests are refused before they are read, so that others are served.
 
-What a request that arrives now would wait is the number of those that are read and not yet
-committed, times the processor time that the event loop spends for each (Little's law); or the time
-that full batches of the writer take, if that is longer: both go on at once, so they do not add.
-Beyond `max_wait_seconds` it is answered 503 at once. As in CoDel (RFC 8289) the measure is time,
-not a length, and a slow disk is no overload: of what only waits for it, full batches alone count.
+The expected wait of a request that arrives now is the number of requests that are read and not yet
+committed, times the processor time that the event loop spends for each (Little's law). If the
+writer's full batches take longer, the wait is their time: batches and parsing go on at once. A
+request whose wait is beyond `max_wait_seconds` is answered 503 at once. As in CoDel (RFC 8289) the
+measure is a time and not a length. A slow disk is no overload: of the requests that only wait for
+the disk, full batches alone count.
 """
 
 import re

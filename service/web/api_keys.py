@@ -34,8 +34,8 @@ class KeyWatch:
     While the database has never had a key, every request is served, for the tenant "". After that
     every request needs a key, also when all keys are revoked.
 
-    `is_closed` says whether requests need a key; `clock` tells seconds since 1970 until `start`,
-    then the clock does that keys are made by.
+    `is_closed` says whether requests need a key. `clock` tells seconds since 1970; from `start` on,
+    the service's clock does, by which keys are made.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

@@ -18,9 +18,9 @@ class RateLimit:
     """The generic cell rate algorithm (GCRA): `per_second` on average, `burst` after a pause.
 
     One time per caller is kept, its theoretical arrival time: the time at which the next request
-    would come if all had come evenly at the allowed rate. A process counts by itself; what others
-    on the same database have let through, it hears from `SharedRates`. `to_tell` counts each
-    caller's requests that were let through since somebody emptied it; None if nobody wants to know.
+    would come if all had come evenly at the allowed rate. A process counts its own requests;
+    `SharedRates` adds those that other servers on the same database have let through. `to_tell`
+    counts each caller's requests until `SharedRates` has told other servers; None without it.
     """
 
     def __init__(

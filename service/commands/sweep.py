@@ -24,7 +24,7 @@ class EraseSlice(SessionCommand[Erased | None]):
 
     key: SessionKey
     done: Erased | None = None  # what the slice before returned
-    # the token of a writer that is known to be gone. Any other has until `sweep_at`
+    # the token of a writer that is known to be gone; any other writer has until `sweep_at`
     abandoned_by: str | None = None
 
     def __call__(self, uow: UnitOfWork) -> Erased | None:

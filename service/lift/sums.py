@@ -70,7 +70,7 @@ class LiftSums:
         return cls(groups, shadow, stored["n_left_out"], stored["points"])
 
     def move(self, group: str, before: Totals, after: Totals) -> None:
-        """Replace the totals of a unit by new ones; a unit without measured rounds is none."""
+        """Replace the totals of a unit by new ones; without measured rounds it does not count."""
         sums = self.groups[group]
         old, new = (one if one[0] > 0 else NOTHING for one in (before, after))
         totals = [now - then for now, then in zip(new, old, strict=True)]

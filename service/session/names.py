@@ -346,7 +346,7 @@ def check_names(parts: Any, dim: int) -> None:
 
 
 def imported_names(text: str | None, dim: int) -> Names:
-    """Return the names that an imported file has; 422, naming "names", if they are none."""
+    """Return the names of an imported file; 422, naming "names", for a text that nobody stores."""
     if text is None:
         return NO_NAMES
     try:

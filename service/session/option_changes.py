@@ -57,7 +57,7 @@ def changes_of(text: str | None) -> OptionChanges:
 
 
 def imported_changes(text: str | None) -> OptionChanges:
-    """Return the changes that an imported file has; ValueError if the text has none in order."""
+    """Return the changes of an imported file; ValueError if they are too many or out of order."""
     last, given = 0, json.loads(text or "[]")
     for after, options in given:
         if type(after) is not int or after < last or not isinstance(options, dict):

@@ -170,7 +170,7 @@ class SessionRow(SessionState, Settings):
 
     @property
     def revision(self) -> int:
-        """Of its options: how often they changed."""
+        """How often its options changed."""
         return len(self.changes.changes)
 
     def at_revision(self, revision: int) -> "SessionRow":

@@ -126,7 +126,7 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> Slot
 
 
 def imported_clock(text: str | None) -> SlotClock | None:
-    """Return the clock that an imported file has; ValueError if the text is none."""
+    """Return the clock of an imported file; ValueError for a text that nobody stores."""
     if text is None:
         return None
     data = json.loads(text)

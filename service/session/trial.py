@@ -252,7 +252,7 @@ STORED = TypeAdapter(StoredTrial)
 
 
 def imported_trial(text: str | None) -> Trial:
-    """Return the trial that an imported file has; 422, naming "trial", if it is none."""
+    """Return the trial of an imported file; 422, naming "trial", for a text that nobody stores."""
     try:
         return AGENT_ALONE if text is None else Trial(**STORED.validate_json(text))
     except ValidationError:

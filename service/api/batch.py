@@ -33,9 +33,9 @@ from service.api.decisions import (
     sliced_decision,
     wait_and_take,
 )
-from service.api.documentation import Routes
 from service.api.request_bodies import BatchItem
 from service.api.rewards import ReceiveParts, accepted_answer, made_receive, receive_parts
+from service.api.routes import Routes
 from service.api.runtime import Service, service_of, tenant_of
 from service.api.session_names import find_ids
 from service.base.field_types import STRICT, Key

@@ -9,9 +9,9 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
 
-from service.api.documentation import SESSION, Routes
+from service.api.routes import SESSION, Routes, found_session
 from service.api.runtime import Service, is_still_allowed, service_of, tenant_of
-from service.api.sessions import found_session, session_answer
+from service.api.sessions import session_answer
 from service.base.problems import Problem
 from service.rounds.deciding import deciding
 from service.storage.reader import Reader

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from fastapi import Query, Request, Response
+from fastapi import Query
 
 from clients.sdk.answers import CreditAnswer, CreditByFeatureAnswer, Deciding
 from lhb_engine.estimate import Estimate, first_lags
 from lhb_engine.evaluation.credit import credit, credit_by_feature, why_no_credit
 from lhb_engine.history import Floats, Ints
 from service.api.answer_models import members_of, page_of
-from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.sessions import read_session
+from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.deciding import deciding
 from service.rounds.stored_rows import last_decisions
@@ -77,18 +76,18 @@ def credit_answers(
     ]
 
 
-@router.serve(
-    "GET /credit",
+@router.read(
+    "/credit",
     "List each decision's share in past and future rewards",
     page_of(CreditAnswer, model_version=int, deciding=Deciding),
 )
-async def get_credit(
-    session_id: str,
-    request: Request,
+def get_credit(
+    reader: Reader,
+    session: SessionRow,
     trajectory: str | None = TRAJECTORY,
     cursor: str = CURSOR,
     limit: int = LIMIT,
-) -> Response:
+) -> dict[str, Any]:
     """List each decision's expected share in past and future rewards, by the estimate in use.
 
     `earned` is the decision's context times theta times the sum of the lag weights up to the
@@ -97,35 +96,31 @@ async def get_credit(
     null if no estimate is in use, or if the estimate does not identify the lags that pay; `reason`
     says why.
     """
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        key = (*session.key, meant_trajectory(reader, session, trajectory))
-        decisions = reader.decisions(key, int(cursor), limit + 1)
-        row = reader.trajectory(key)
-        n_rounds = 0 if row is None else row.n_rounds
-        estimate, reason = _estimate_in_use(reader, session)
-        shown, following = cut(decisions, limit, lambda decision: decision.round)
-        if shown:
-            ends = shown[0].round, shown[-1].round
-            void = {one.round for one in reader.voids_of(key, *ends)}
-            shown = [one._replace(context=b"") if one.round in void else one for one in shown]
-        rounds, times = np.array([(one.round, one.at) for one in shown]).reshape(-1, 2).T
-        passed = timeline_of(session).lags_passed(session, rounds.astype(int), times, n_rounds)
-        items = credit_answers(shown, estimate, reason, passed)
-        decides, version = deciding(reader, session), session.model_version
-        return {**page(items, following), "model_version": version, "deciding": decides}
-
-    return await read_session(request, session_id, answer)
+    key = (*session.key, meant_trajectory(reader, session, trajectory))
+    decisions = reader.decisions(key, int(cursor), limit + 1)
+    row = reader.trajectory(key)
+    n_rounds = 0 if row is None else row.n_rounds
+    estimate, reason = _estimate_in_use(reader, session)
+    shown, following = cut(decisions, limit, lambda decision: decision.round)
+    if shown:
+        ends = shown[0].round, shown[-1].round
+        void = {one.round for one in reader.voids_of(key, *ends)}
+        shown = [one._replace(context=b"") if one.round in void else one for one in shown]
+    rounds, times = np.array([(one.round, one.at) for one in shown]).reshape(-1, 2).T
+    passed = timeline_of(session).lags_passed(session, rounds.astype(int), times, n_rounds)
+    items = credit_answers(shown, estimate, reason, passed)
+    decides, version = deciding(reader, session), session.model_version
+    return {**page(items, following), "model_version": version, "deciding": decides}
 
 
-@router.serve(
-    "GET /credit/features", "What each feature earned at once and later", CreditByFeatureAnswer
+@router.read(
+    "/credit/features", "What each feature earned at once and later", CreditByFeatureAnswer
 )
-async def get_credit_by_feature(
-    session_id: str,
-    request: Request,
+def get_credit_by_feature(
+    reader: Reader,
+    session: SessionRow,
     rounds: int = Query(2000, ge=1, le=100_000, description="decisions of the session, the last"),
-) -> Response:
+) -> dict[str, Any]:
     """Say what each feature of the session's last decisions earned, all trajectories together.
 
     A feature's share is what its values paid beside decisions that have 0 in its place, by the
@@ -134,28 +129,24 @@ async def get_credit_by_feature(
     side of its total, at least the decision's own round. `intervals` need lag profiles of features'
     own, and intervals of these.
     """
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        estimate, reason = _estimate_in_use(reader, session)
-        items: list[dict[str, Any]] = []
-        if estimate is not None and not reason:
-            timeline, parts = timeline_of(session), [np.zeros((0, session.dim + 1))]
-            for numbers, times, contexts in last_decisions(reader, session, rounds):
-                passed = timeline.lags_passed(session, numbers, times, int(numbers[-1]))
-                parts.append(np.column_stack([contexts, passed]))
-            all = np.concatenate(parts)
-            items = feature_answers(session, estimate, all[:, :-1], all[:, -1].astype(int))
-        return {
-            "first_round": max(1, session.n_rounds - rounds + 1),
-            "last_round": session.n_rounds,
-            "items": items,
-            "reason": reason or None,
-            "form": (estimate or {}).get("form"),
-            "model_version": session.model_version,
-            "deciding": deciding(reader, session),
-        }
-
-    return await read_session(request, session_id, answer)
+    estimate, reason = _estimate_in_use(reader, session)
+    items: list[dict[str, Any]] = []
+    if estimate is not None and not reason:
+        timeline, parts = timeline_of(session), [np.zeros((0, session.dim + 1))]
+        for numbers, times, contexts in last_decisions(reader, session, rounds):
+            passed = timeline.lags_passed(session, numbers, times, int(numbers[-1]))
+            parts.append(np.column_stack([contexts, passed]))
+        all = np.concatenate(parts)
+        items = feature_answers(session, estimate, all[:, :-1], all[:, -1].astype(int))
+    return {
+        "first_round": max(1, session.n_rounds - rounds + 1),
+        "last_round": session.n_rounds,
+        "items": items,
+        "reason": reason or None,
+        "form": (estimate or {}).get("form"),
+        "model_version": session.model_version,
+        "deciding": deciding(reader, session),
+    }
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> tuple[dict[str, Any] | None, str]:

@@ -10,11 +10,10 @@ from lhb_engine.history import Floats
 from service.api.answer_models import timestamp
 from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts, read_contexts_at_once
-from service.api.documentation import SESSION, Routes
 from service.api.request_bodies import DecisionBody
 from service.api.rewards import read_rewards
+from service.api.routes import SESSION, Routes, json_response
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
-from service.api.sessions import json_response, read_session
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
@@ -192,22 +191,18 @@ async def post_decision(session_id: str, request: Request) -> Response:
     return Response(answer, status, media_type="application/json")
 
 
-@router.serve(
-    "GET /decisions/{event_id:text}", "Read a decision as it was first answered", DecisionAnswer
+@router.read(
+    "/decisions/{event_id:text}", "Read a decision as it was first answered", DecisionAnswer
 )
-async def get_decision(
-    session_id: str, event_id: str, request: Request, trajectory: str = TRAJECTORY
-) -> Response:
+def get_decision(
+    reader: Reader, session: SessionRow, event_id: str, trajectory: str = TRAJECTORY
+) -> dict[str, Any]:
     """Return the decision as first answered."""
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        decision = reader.decision((*session.key, trajectory), event_id)
-        if decision is None:
-            detail = f"no decision has the event id {event_id!r}"
-            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
-        return decision_answer(decision)
-
-    return await read_session(request, session_id, answer)
+    decision = reader.decision((*session.key, trajectory), event_id)
+    if decision is None:
+        detail = f"no decision has the event id {event_id!r}"
+        raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
+    return decision_answer(decision)
 
 
 @router.serve(

@@ -13,10 +13,10 @@ from clients.sdk.answers import (
 )
 from lhb_engine.diagnostics.finding import by_names
 from service.api.answer_models import members_of, page_of, timestamp
-from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
+from service.api.routes import SESSION, Routes, json_response
 from service.api.runtime import service_of, tenant_of
-from service.api.sessions import json_response, names_answer, read_session
+from service.api.sessions import names_answer
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import AskFit
 from service.fits.schedule import MAX_WAITING
@@ -52,31 +52,27 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
     }
 
 
-@router.serve(
-    "GET /estimate", "The estimate in use: theta and lag weights", EstimateAnswer | NoEstimateAnswer
+@router.read(
+    "/estimate", "The estimate in use: theta and lag weights", EstimateAnswer | NoEstimateAnswer
 )
-async def get_estimate(session_id: str, request: Request) -> Response:
+def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     """Return the estimate that decisions are made by.
 
     Status is "none" if there is no estimate yet. `findings` are those of the last fit, whether it
     gave an estimate or not.
     """
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        decides, findings = deciding(reader, session), last_findings(reader, session)
-        if session.estimate == 0:
-            return {"status": "none", "deciding": decides, "findings": findings}
-        record = reader.estimate(session.key, session.estimate)
-        assert record is not None
-        return {
-            **estimate_answer(session, record, is_in_use=True),
-            "deciding": decides,
-            "findings": findings,
-            "slot_seconds": timeline_of(session).seconds,
-            "features": names_answer(session)["features"],
-        }
-
-    return await read_session(request, session_id, answer)
+    decides, findings = deciding(reader, session), last_findings(reader, session)
+    if session.estimate == 0:
+        return {"status": "none", "deciding": decides, "findings": findings}
+    record = reader.estimate(session.key, session.estimate)
+    assert record is not None
+    return {
+        **estimate_answer(session, record, is_in_use=True),
+        "deciding": decides,
+        "findings": findings,
+        "slot_seconds": timeline_of(session).seconds,
+        "features": names_answer(session)["features"],
+    }
 
 
 def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
@@ -95,21 +91,15 @@ def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]
     return [one | {"message": by_names(one["message"], one["features"], names)} for one in findings]
 
 
-@router.serve("GET /estimates", "List fits", page_of(FitAnswer))
-async def get_estimates(
-    session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
-) -> Response:
+@router.read("/estimates", "List fits", page_of(FitAnswer))
+def get_estimates(
+    reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
+) -> dict[str, Any]:
     """List fits in order, including failed and skipped ones and those with estimate zero."""
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        records = reader.estimates(session.key, int(cursor), limit + 1)
-        shown, following = cut(records, limit, lambda record: record.number)
-        items = [
-            estimate_answer(session, r, r.number == session.estimate) for r in giving_way(shown)
-        ]
-        return page(items, following)
-
-    return await read_session(request, session_id, answer)
+    records = reader.estimates(session.key, int(cursor), limit + 1)
+    shown, following = cut(records, limit, lambda record: record.number)
+    items = [estimate_answer(session, r, r.number == session.estimate) for r in giving_way(shown)]
+    return page(items, following)
 
 
 @router.serve("POST /fits", "Ask for a fit now", AskedFitAnswer, 202, 200, 409)
@@ -160,18 +150,14 @@ def _unfinished_answers(session: SessionRow) -> list[dict[str, Any]]:
     return [*at_work, *waiting, *(_open_answer(session, window) for window in schedule.open)]
 
 
-@router.serve("GET /epochs", "List the schedule of fits", page_of(EpochAnswer))
-async def get_epochs(
-    session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
-) -> Response:
+@router.read("/epochs", "List the schedule of fits", page_of(EpochAnswer))
+def get_epochs(
+    reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
+) -> dict[str, Any]:
     """List the fits that are done, then those that are due, then those to come."""
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        records = reader.estimates(session.key, int(cursor), limit + 1)
-        shown, following = cut(records, limit, lambda record: record.number)
-        items = [_done_answer(record) for record in shown]
-        if following is None:
-            items += _unfinished_answers(session)
-        return page(items, following)
-
-    return await read_session(request, session_id, answer)
+    records = reader.estimates(session.key, int(cursor), limit + 1)
+    shown, following = cut(records, limit, lambda record: record.number)
+    items = [_done_answer(record) for record in shown]
+    if following is None:
+        items += _unfinished_answers(session)
+    return page(items, following)

@@ -7,9 +7,8 @@ from fastapi import Request, Response
 from clients.sdk.answers import HistoryAnswer
 from service.api.body_parsing import HISTORY
 from service.api.context_arrays import read_contexts
-from service.api.documentation import SESSION, Routes
+from service.api.routes import SESSION, Routes, json_response
 from service.api.runtime import service_of, tenant_of
-from service.api.sessions import json_response
 from service.base.loop_slices import run_at_once
 from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Log, append_history

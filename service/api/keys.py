@@ -11,10 +11,9 @@ from clients.sdk.answers import AuditAnswer, KeyAnswer, NewKeyAnswer
 from service.api.access import ADMIN
 from service.api.answer_models import members_of, page_of, timestamp
 from service.api.body_parsing import BodyParser
-from service.api.documentation import Routes
 from service.api.paging import LIMIT, cut, page
+from service.api.routes import Routes, json_response
 from service.api.runtime import actor_of, service_of, tenant_of
-from service.api.sessions import json_response
 from service.api.unions import strict
 from service.base.field_types import Key
 from service.base.problems import Problem, ProblemCode

@@ -15,9 +15,8 @@ from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums
 from service.api.answer_models import members_of, timestamp
-from service.api.documentation import SESSION, Routes
+from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import service_of, tenant_of
-from service.api.sessions import read_session
 from service.lift.exact import nearest
 from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums

@@ -12,9 +12,8 @@ from service.api.access import READER
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
-from service.api.documentation import SESSION, Routes
+from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import service_of, tenant_of
-from service.api.sessions import read_session
 from service.base.loop_slices import SlicedWork
 from service.commands.contexts import arms_of, numbers_of
 from service.rounds.timeline import timeline_of

@@ -8,8 +8,8 @@ from pydantic_core import to_json
 
 from clients.sdk.answers import AcceptedAnswer
 from service.api.body_parsing import REWARDS
-from service.api.documentation import SESSION, Routes
 from service.api.request_bodies import RewardItem, RewardsBody
+from service.api.routes import SESSION, Routes
 from service.api.runtime import Service, service_of, tenant_of
 from service.base.problems import Problem, ProblemCode
 from service.commands.rewards import Accepted, ReceiveRewards

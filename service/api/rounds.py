@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-from fastapi import Request, Response
 
 from clients.sdk.answers import RoundAnswer, SpanAnswer
 from service.api.answer_models import members_of, page_of
-from service.api.documentation import SESSION, Routes
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.sessions import read_session
+from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.timeline import timeline_of
 from service.session.covariates import given_covariates
@@ -60,28 +58,24 @@ def round_answer(
     }
 
 
-@router.serve("GET /rounds", "List rounds with their rewards", page_of(RoundAnswer))
-async def get_rounds(
-    session_id: str,
-    request: Request,
+@router.read("/rounds", "List rounds with their rewards", page_of(RoundAnswer))
+def get_rounds(
+    reader: Reader,
+    session: SessionRow,
     trajectory: str | None = TRAJECTORY,
     cursor: str = CURSOR,
     limit: int = LIMIT,
-) -> Response:
+) -> dict[str, Any]:
     """List rounds in order. A value over several rounds is listed with the first of them."""
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        key = (*session.key, meant_trajectory(reader, session, trajectory))
-        decisions = reader.decisions(key, int(cursor), limit + 1)
-        shown, following = cut(decisions, limit, lambda decision: decision.round)
-        measured: dict[int, list[MeasurementRow]] = {d.round: [] for d in shown}
-        void: set[int] = set()
-        if shown:
-            ends = shown[0].round, shown[-1].round
-            void = {one.round for one in reader.voids_of(key, *ends)}
-            for one in timeline_of(session).values_of(reader, key, *ends):
-                measured[one.first_round].append(one)
-        items = [round_answer(d, measured[d.round], d.round in void) for d in giving_way(shown)]
-        return page(items, following)
-
-    return await read_session(request, session_id, answer)
+    key = (*session.key, meant_trajectory(reader, session, trajectory))
+    decisions = reader.decisions(key, int(cursor), limit + 1)
+    shown, following = cut(decisions, limit, lambda decision: decision.round)
+    measured: dict[int, list[MeasurementRow]] = {d.round: [] for d in shown}
+    void: set[int] = set()
+    if shown:
+        ends = shown[0].round, shown[-1].round
+        void = {one.round for one in reader.voids_of(key, *ends)}
+        for one in timeline_of(session).values_of(reader, key, *ends):
+            measured[one.first_round].append(one)
+    items = [round_answer(d, measured[d.round], d.round in void) for d in giving_way(shown)]
+    return page(items, following)

@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from fastapi import Query, Request, Response
+from fastapi import Query
 
 from clients.sdk.answers import SeriesAnswer
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints
-from service.api.documentation import SESSION, Routes
-from service.api.sessions import read_session
+from service.api.routes import SESSION, Routes
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow
@@ -30,14 +29,14 @@ TOO_MANY = "What is expected is left out: too many earlier rounds would have to 
 Columns = tuple[Ints, Ints, Floats, Floats]
 
 
-@router.serve("GET /series", "Rewards over time, beside what was expected", SeriesAnswer)
-async def get_series(
-    session_id: str,
-    request: Request,
+@router.read("/series", "Rewards over time, beside what was expected", SeriesAnswer)
+def get_series(
+    reader: Reader,
+    session: SessionRow,
     rounds: int = Query(2000, ge=1, le=100_000, description="of the session, the last ones"),
     bins: int = Query(100, ge=1, le=1000, description="items, of equally many rounds"),
     brief: bool = Query(False, description="rewards only: all else is null, and costs nothing"),
-) -> Response:
+) -> dict[str, Any]:
     """Summarise the session's last rounds, all trajectories together, in bins of rounds.
 
     `reward` is the mean reward of a measured round, `expected` what the estimate in use expects of
@@ -46,31 +45,27 @@ async def get_series(
     late if it came after its trajectory's next round had begun. Where there is a clock, rounds are
     slots, and `explored` and `arrivals` are null.
     """
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        timeline = timeline_of(session)
-        last = timeline.n_begun(session)
-        first = max(1, last - rounds + 1)
-        summary: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
-        summary |= {"alarm": None, "reason": None, "arrivals": None}
-        if last == 0:
-            return summary
-        estimate = None if brief else _estimate_in_use(reader, session)
-        if estimate is not None:
-            summary["alarm"] = (estimate["diagnostics"] or {}).get("alarm")
-            n_lags = len(estimate["lag_weights"])
-            if timeline.n_earlier(session, n_lags, last - first + 1) > MOST_EARLIER:
-                estimate, summary["reason"] = None, TOO_MANY
-        edges = np.unique(np.linspace(first, last + 1, bins + 1).astype(np.int64))
-        place = reader, session.key, first, last
-        explored = None if brief else timeline.explored(*place)
-        columns = _measured(reader, session, first, last, estimate)
-        summary["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
-        if not brief:
-            summary["arrivals"] = _arrivals(timeline.arrivals(*place))
+    timeline = timeline_of(session)
+    last = timeline.n_begun(session)
+    first = max(1, last - rounds + 1)
+    summary: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
+    summary |= {"alarm": None, "reason": None, "arrivals": None}
+    if last == 0:
         return summary
-
-    return await read_session(request, session_id, answer)
+    estimate = None if brief else _estimate_in_use(reader, session)
+    if estimate is not None:
+        summary["alarm"] = (estimate["diagnostics"] or {}).get("alarm")
+        n_lags = len(estimate["lag_weights"])
+        if timeline.n_earlier(session, n_lags, last - first + 1) > MOST_EARLIER:
+            estimate, summary["reason"] = None, TOO_MANY
+    edges = np.unique(np.linspace(first, last + 1, bins + 1).astype(np.int64))
+    place = reader, session.key, first, last
+    explored = None if brief else timeline.explored(*place)
+    columns = _measured(reader, session, first, last, estimate)
+    summary["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
+    if not brief:
+        summary["arrivals"] = _arrivals(timeline.arrivals(*place))
+    return summary
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | None:

@@ -1,36 +1,25 @@
 """Endpoints that create, list, read, change and delete sessions."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fastapi import Query, Request, Response
-from pydantic_core import to_json
-from starlette.convertors import PathConvertor, register_url_convertor
 
 from lhb_engine.agents.base import Deciding
 from service.api.answer_models import members_of, timestamp
 from service.api.body_parsing import PATCH, SESSION
-from service.api.documentation import Routes
 from service.api.paging import LIMIT, cut, page
+from service.api.routes import Routes, json_response
 from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.api.session_types import SessionAnswer, SessionPage
 from service.commands.change_session import ChangeSession
 from service.commands.erase_feature import EraseFeature
-from service.commands.sessions import CreateSession, DeleteSession, unknown_session
+from service.commands.sessions import CreateSession, DeleteSession
 from service.fits.cost import allowed_cost
 from service.rounds.deciding import deciding
 from service.session.records import SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
-
-class AnyText(PathConvertor):
-    """The rest of a path, line breaks included, which Starlette's own convertors leave out."""
-
-    regex = r"[\s\S]*"
-
-
-register_url_convertor("text", AnyText())
 router = Routes("/v1/sessions", tags=["sessions"])
 
 
@@ -72,35 +61,6 @@ def clock_answer(session: SessionRow) -> dict[str, Any] | None:
         "late_slots": clock.late_slots,
         "n_slots": session.schedule.n_slots,
     }
-
-
-def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
-    """Return the session; raise 404 unknown_session if there is none."""
-    session = reader.session((tenant, session_id))
-    if session is None:
-        raise unknown_session(session_id)
-    return session
-
-
-def json_response(value: Any, status: int = 200, **headers: str) -> Response:
-    """Answer with JSON. Floats have enough digits to be parsed back exactly."""
-    return Response(to_json(value), status, headers=headers, media_type="application/json")
-
-
-async def read_session(
-    request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
-) -> Response:
-    """Answer a GET of a session.
-
-    `answer` makes JSON of a reader and the session, in a reader thread; all its reads see one
-    snapshot.
-    """
-    service, tenant = service_of(request), tenant_of(request)
-
-    def read(reader: Reader) -> dict[str, Any]:
-        return answer(reader, found_session(reader, tenant, session_id))
-
-    return json_response(await service.query(tenant, read))
 
 
 async def written_session(service: Service, session: SessionRow) -> dict[str, Any]:
@@ -163,14 +123,10 @@ def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) 
     return [row]
 
 
-@router.serve("GET /{session_id}", "Read a session", SessionAnswer)
-async def get_session(session_id: str, request: Request) -> Response:
+@router.read("/{session_id}", "Read a session", SessionAnswer)
+def get_session(reader: Reader, session: SessionRow) -> dict[str, Any]:
     """Return the session as it is now."""
-    return await read_session(
-        request,
-        session_id,
-        lambda reader, session: session_answer(session, deciding(reader, session)),
-    )
+    return session_answer(session, deciding(reader, session))
 
 
 @router.serve(

@@ -14,9 +14,8 @@ from clients.sdk.answers import AlgorithmAnswer
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.access import NO_KEY, STRANGER
 from service.api.answer_models import page_of, timestamp
-from service.api.documentation import Routes
+from service.api.routes import Routes, json_response
 from service.api.runtime import Service, service_of, tenant_of
-from service.api.sessions import json_response
 from service.base.problems import ProblemCode, Unavailable
 from service.session.due_fits import FitQueue
 

@@ -6,10 +6,9 @@ from fastapi import Query, Request, Response
 
 from clients.sdk.answers import TrajectoryAnswer
 from service.api.answer_models import page_of, timestamp
-from service.api.documentation import SESSION, Routes
 from service.api.paging import LIMIT, page
+from service.api.routes import SESSION, Routes
 from service.api.runtime import actor_of, service_of, tenant_of
-from service.api.sessions import read_session
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
@@ -59,40 +58,32 @@ def cut_by_rounds(rows: list[TrajectoryRow], limit: int) -> tuple[list[Trajector
     return rows, None
 
 
-@router.serve("GET /trajectories", "List trajectories", page_of(TrajectoryAnswer))
-async def get_trajectories(
-    session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
-) -> Response:
+@router.read("/trajectories", "List trajectories", page_of(TrajectoryAnswer))
+def get_trajectories(
+    reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
+) -> dict[str, Any]:
     """List trajectories in order of their keys.
 
     `n_missing` is the number of rounds without a reward among the trajectory's last 1000 rounds;
     null where there is a clock, and rewards are of slots.
     """
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        rows = reader.trajectories_from(session.key, cursor, limit + 2)
-        rows = [row for row in rows if row.n_decisions]  # "" may have totals alone
-        shown, following = cut_by_rounds(rows, limit)
-        measured: dict[str, int] = {}
-        timeline = timeline_of(session)
-        if shown:
-            measured = reader.measured_of_last(
-                session.key, shown[0].key, shown[-1].key, MISSING_AMONG
-            )
-        items = [
-            {
-                "trajectory": row.key,
-                "n_rounds": row.n_rounds,
-                "n_missing": timeline.n_missing(
-                    min(row.n_rounds, MISSING_AMONG), measured[row.key]
-                ),
-                "last_decision_at": timestamp(row.last_at),
-            }
-            for row in shown
-        ]
-        return page(items, following)
-
-    return await read_session(request, session_id, answer)
+    rows = reader.trajectories_from(session.key, cursor, limit + 2)
+    rows = [row for row in rows if row.n_decisions]  # "" may have totals alone
+    shown, following = cut_by_rounds(rows, limit)
+    measured: dict[str, int] = {}
+    timeline = timeline_of(session)
+    if shown:
+        measured = reader.measured_of_last(session.key, shown[0].key, shown[-1].key, MISSING_AMONG)
+    items = [
+        {
+            "trajectory": row.key,
+            "n_rounds": row.n_rounds,
+            "n_missing": timeline.n_missing(min(row.n_rounds, MISSING_AMONG), measured[row.key]),
+            "last_decision_at": timestamp(row.last_at),
+        }
+        for row in shown
+    ]
+    return page(items, following)
 
 
 @router.serve("DELETE /trajectories/{key:text}", "Erase a trajectory", None, 204)

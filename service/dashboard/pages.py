@@ -7,9 +7,8 @@ from fastapi import Request, Response
 
 from service.api.access import NO_KEY, READER
 from service.api.body_parsing import BodyParser
-from service.api.documentation import Routes
+from service.api.routes import Routes, json_response
 from service.api.runtime import service_of
-from service.api.sessions import json_response
 from service.base.playground import PlaygroundBody, limits
 from service.base.problems import Problem, ProblemCode
 

@@ -30,9 +30,9 @@ from service.api import (
     trajectories,
     transfer,
 )
-from service.api.documentation import add_definitions
 from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_unknown_parameters
+from service.api.routes import add_definitions
 from service.api.runtime import Fits, Service
 from service.base.logs import configure_logs
 from service.base.process_pool import Processes

@@ -10,9 +10,8 @@ from typing_extensions import TypedDict
 
 from lhb_engine.agents import ALGORITHMS, make_options
 from service.api.body_parsing import BodyParser
-from service.api.documentation import Routes
+from service.api.routes import Routes, json_response
 from service.api.runtime import actor_of, service_of, tenant_of
-from service.api.sessions import json_response
 from service.base.field_types import STRICT, Dim, Horizon, Number
 from service.base.problems import Problem, ProblemCode
 from service.commands.change_session import ChangeSession

@@ -14,11 +14,10 @@ from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.api.body_parsing import BodyParser
 from service.api.decisions import read_decision, refuse_repeated, take
-from service.api.documentation import Routes
 from service.api.request_bodies import MAX_ARMS, DecisionBody
 from service.api.rewards import made_receive, receive_parts
+from service.api.routes import Routes, json_response
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, actor_of, service_of, tenant_of
-from service.api.sessions import json_response
 from service.base.field_types import MOST_LETTERS, STRICT, ArmIds, ClientId, Key, Number
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode

@@ -1,21 +1,30 @@
 """How an endpoint is declared: its path, its role, and what /openapi.json says of it.
 
-FastAPI cannot derive the latter, since it does not parse request bodies.
+Endpoints parse their bodies themselves, so FastAPI cannot derive all of the schema.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from inspect import Signature, signature
+from typing import Any, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 from fastapi.types import DecoratedCallable
 from pydantic import TypeAdapter
+from pydantic_core import to_json
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from clients.sdk.answers import ProblemAnswer
 from service.api.access import NEEDED, READER, WRITER
 from service.api.answer_models import model_of
 from service.api.body_parsing import BodyParser
+from service.api.runtime import service_of, tenant_of
 from service.api.unions import REF, as_union
+from service.commands.sessions import unknown_session
+from service.session.records import SessionRow
+from service.storage.reader import Reader
 
+Reads = TypeVar("Reads", bound=Callable[..., dict[str, Any]])
 SESSION = "/v1/sessions/{session_id}"
 PARAMETERS = {
     "session_id": "id or name of the session",
@@ -28,6 +37,44 @@ PARAMETERS = {
 
 
 _definitions: dict[str, Any] = {}
+
+
+class AnyText(PathConvertor):
+    """The rest of a path, line breaks included, which Starlette's own convertors leave out."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("text", AnyText())
+
+
+def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
+    """Return the session; raise 404 unknown_session if there is none."""
+    session = reader.session((tenant, session_id))
+    if session is None:
+        raise unknown_session(session_id)
+    return session
+
+
+def json_response(value: Any, status: int = 200, **headers: str) -> Response:
+    """Answer with JSON. Floats have enough digits to be parsed back exactly."""
+    return Response(to_json(value), status, headers=headers, media_type="application/json")
+
+
+async def read_session(
+    request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
+) -> Response:
+    """Answer a GET of a session.
+
+    `answer` makes JSON of a reader and the session, in a reader thread; all its reads see one
+    snapshot.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+
+    def read(reader: Reader) -> dict[str, Any]:
+        return answer(reader, found_session(reader, tenant, session_id))
+
+    return json_response(await service.query(tenant, read))
 
 
 class Routes(APIRouter):
@@ -77,6 +124,25 @@ class Routes(APIRouter):
             include_in_schema=bool(summary),
             **more,
         )
+
+    def read(self, path: str, summary: str, answer: Any) -> Callable[[Reads], Reads]:
+        """Declare a GET of a session by a function, which runs as `answer` of `read_session` does.
+
+        It takes a reader, the session, and the parameters of the path and the query.
+        """
+
+        def declare(work: Reads) -> Reads:
+            async def endpoint(session_id: str, request: Request, **parameters: Any) -> Response:
+                return await read_session(request, session_id, partial(work, **parameters))
+
+            first, own = (list(signature(one).parameters.values()) for one in (endpoint, work))
+            shown: Any = endpoint  # to FastAPI, with the parameters and the description of `work`
+            shown.__signature__ = Signature([*first[:2], *own[2:]], return_annotation=Response)
+            shown.__name__, shown.__doc__ = work.__name__, work.__doc__
+            self.serve(f"GET {path}", summary, answer)(shown)
+            return work
+
+        return declare
 
 
 def _takes(body: BodyParser[Any]) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
         return
     n = 0
     if closing_of(session).is_counted and following.first <= session.n_rounds:
-        n = count_complete(uow.stored, session, following)
+        [n] = count_complete(uow.stored, session, [following])
     windows[-1], session.n_complete = OpenWindow(following), n
 
 
@@ -258,7 +258,8 @@ def _count(uow: UnitOfWork, session: SessionRow, before: FitWindow, window: FitW
         return 0
     if window.first == before.first and session.n_rounds <= min(before.last, window.last):
         return session.n_complete  # so far they have the same rounds
-    return count_complete(uow.stored, session, window)
+    [n] = count_complete(uow.stored, session, [window])
+    return n
 
 
 def recount(uow: UnitOfWork, session: SessionRow) -> None:
@@ -266,8 +267,9 @@ def recount(uow: UnitOfWork, session: SessionRow) -> None:
     windows = session.schedule.open
     if not windows or not closing_of(session).is_counted:
         return
-    for window in windows:
-        window.n_complete = count_complete(uow.stored, session, window.window)
+    counts = count_complete(uow.stored, session, [window.window for window in windows])
+    for window, n_complete in zip(windows, counts, strict=True):
+        window.n_complete = n_complete
     session.n_complete, windows[-1].n_complete = windows[-1].n_complete, 0
     if session.archived_at is None:
         mark_due(uow, session, uow.now)

@@ -8,6 +8,7 @@ pair, and the rows of its level.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 from lhb_engine.agents import Agent
@@ -86,15 +87,27 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     return found if may_begin(reader, session, found) else None
 
 
-def count_complete(reader: Reader, session: SessionRow, window: FitWindow) -> int:
-    """Return how many rounds of a window are measured, dropped ones included, or erased."""
-    n = reader.count_measured(session.key, window.first, window.last)
-    if window.first == 1:
-        n += session.n_dropped_complete
-    if session.n_erased_rounds:
-        spans = reader.window_spans(session.key, window.first, window.last)
-        n += session.n_erased(window, sum(last - first + 1 for _, first, last in spans))
-    return n
+def count_complete(reader: Reader, session: SessionRow, windows: list[FitWindow]) -> list[int]:
+    """Return how many rounds of each window are measured, dropped ones included, or erased.
+
+    Windows overlap. Each stretch between two of their edges is counted once, by one statement.
+    """
+    key, n_measured, n_left = session.key, {}, {}
+    edges = sorted({edge for window in windows for edge in (window.first, window.last + 1)})
+    for first, following in pairwise(edges):
+        n_measured[first] = reader.count_measured(key, first, following - 1)
+        if session.n_erased_rounds:
+            n_left[first] = reader.count_rounds(key, first, following - 1)
+    counts = []
+    for window in windows:
+        within = [edge for edge in edges if window.first <= edge <= window.last]
+        n = sum(n_measured[edge] for edge in within)
+        if window.first == 1:
+            n += session.n_dropped_complete
+        if session.n_erased_rounds:
+            n += session.n_erased(window, sum(n_left[edge] for edge in within))
+        counts.append(n)
+    return counts
 
 
 def _before_memory(session: SessionRow) -> int:

@@ -190,6 +190,10 @@ class Reader(ABC):
         """Return the number of measured rounds among the session's positions first..last."""
         return int(self._one(*self._window("count_measured", key, first, last))[0])
 
+    def count_rounds(self, key: SessionKey, first: int, last: int) -> int:
+        """Return how many rounds at positions first..last have rows."""
+        return int(self._one(*self._window("count_rounds", key, first, last))[0])
+
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
         """Return the time at which the last unmeasured round of positions first..last ended.
 

@@ -29,6 +29,11 @@ def test_ranges_of_rounds_are_read_at_once(store: Store) -> None:
         found = [(*row[:2], row[4]) for row in reader.measurements_after(S1, 13, 16)]
         assert found == [("", 2, 15), ("a", 2, 14), ("ü", 1, 16)]
         assert sorted(reader.window_spans(S1, 4, 8)) == [("", 2, 3), ("a", 2, 3), ("ü", 2, 2)]
+        assert [reader.count_rounds(S1, *ends) for ends in ((4, 8), (1, 99), (19, 99))] == [
+            5,
+            18,
+            0,
+        ]
 
 
 def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) -> None:

@@ -14,6 +14,11 @@ order by d.trajectory, d.round, d.number
 select w.trajectory, w.first, w.last from {spans} w
 where $1{as_text} = $1{as_text} and $2{as_text} = $2{as_text}
 
+-- name: count_rounds
+-- how many rounds there are; the condition is as above
+select coalesce(sum(w.last - w.first + 1), 0) from {spans} w
+where $1{as_text} = $1{as_text} and $2{as_text} = $2{as_text}
+
 -- name: measurements
 -- measurements with positions up to $6 that begin in the rounds above, and the one before them in
 -- each trajectory, which may reach into them

@@ -1,5 +1,8 @@
 """When a round is complete: by its value, the time of a sum, a default, a span."""
 
+from lhb_engine.history import FitWindow
+from service.commands.erase_trajectory import erase_trajectory
+from service.rounds.retention import count_complete
 from service.rounds.timeline import read_history
 from tests.service.service_harness import ServiceHarness
 
@@ -105,3 +108,18 @@ def test_a_span_completes_the_rounds_it_covers(harness: ServiceHarness) -> None:
     assert harness.session.fit_due is None
     harness.reward(1.0, round=4)
     assert harness.session.fit_due == 4
+
+
+def test_rounds_of_windows_that_overlap_are_counted_as_those_of_each_alone(
+    harness: ServiceHarness,
+) -> None:
+    harness.create()
+    for i in range(12):
+        harness.rounds(1, trajectory="abc"[i % 3], rewarded=i % 4 != 3)
+    harness.run_large(erase_trajectory(harness.key, "b"))
+    windows = [FitWindow(1, first, last, 4, last) for first, last in ((1, 3), (1, 12), (4, 9))]
+    with harness.store.reader() as reader:
+        session = harness.session
+        found = count_complete(reader, session, windows)
+        assert found == [n for one in windows for n in count_complete(reader, session, [one])]
+    assert found == [3, 10, 5]  # those at positions 4 and 12 are not complete; that at 8 is erased

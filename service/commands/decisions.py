@@ -169,15 +169,10 @@ class Decide(SessionCommand[Taken | Blocked]):
     ) -> DecisionRow:
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
-        if trajectory.n_decisions == 0:
-            session.n_trajectories += 1
-        trajectory.n_decisions += 1
-        trajectory.n_rounds += 1
-        session.n_rounds += 1
         agent, timeline = self.agents.get(uow, session), timeline_of(session)
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
-        begun = timeline.begun_by(session, at)
-        trajectory.last_at = max(at, trajectory.last_at)
+        session.count_decision(trajectory, at)
+        begun = timeline.begun_by(session.n_rounds, at)
         round = trajectory.n_rounds
         arm, scores, propensity, explored, context = None, b"", None, False, b""
         agent_arm = None

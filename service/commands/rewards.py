@@ -141,12 +141,10 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
     positions: list[tuple[int, int]] = []
     for trajectory, new in planned:
         first, last = new.rounds
-        trajectory.n_measurements += 1
-        session.n_measurements += 1
+        session.count_value(trajectory, last)
         count(uow.effects.n_rewards, session.tenant)
         if new.replaces is None and timeline.is_late(trajectory, last):
             count(uow.effects.n_late, session.tenant)
-        trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(new)
         uow.save_trajectory(trajectory)
         if learns and first == last:

@@ -46,9 +46,9 @@ class ByDecision:
         """Return how many rounds have begun, as lags and fits count them."""
         return session.n_rounds
 
-    def begun_by(self, session: SessionRow, at: float) -> int:
-        """Return the number of the round that a decision begins; the session counts it already."""
-        return session.n_rounds
+    def begun_by(self, position: int, at: float) -> int:
+        """Return the number of the round that a decision begins: its position in the session."""
+        return position
 
     def begun_with(self, session: SessionRow, last: int) -> int:
         """Return how many rounds have begun once a value of rounds up to `last` is in."""
@@ -69,6 +69,14 @@ class ByDecision:
     def passed(self, due: int, n_begun: int) -> int:
         """Return after which round the fit that follows the one due after `due` is looked for."""
         return due
+
+    def opened_after(self, installed: int, ended: set[int], changed: int) -> int:
+        """Return after which round the due rounds of open windows are.
+
+        `installed` and `ended` are due rounds of the fit in use and of all fits that have ended;
+        options changed last after `changed` decisions.
+        """
+        return max(installed, changed)
 
     def epoch(self, session: SessionRow, agent: Agent, begun: int) -> tuple[int, int | None]:
         """Return a round's epoch, and after which round its fit is due; None in the last epoch."""

@@ -75,7 +75,7 @@ class BySlot:
         """Return how many slots have begun, those of erased decisions and totals included."""
         return session.schedule.n_slots
 
-    def begun_by(self, session: SessionRow, at: float) -> int:
+    def begun_by(self, position: int, at: float) -> int:
         """Return the slot of a time."""
         return self.clock.slots.at(at)
 
@@ -102,6 +102,10 @@ class BySlot:
     def passed(self, due: int, n_begun: int) -> int:
         """Return the slot before the latest: of boundaries passed in silence there is one fit."""
         return max(due, n_begun - 1)
+
+    def opened_after(self, installed: int, ended: set[int], changed: int) -> int:
+        """Return the last slot after which a fit has ended: windows that it passed are gone."""
+        return max({installed, *ended})
 
     def epoch(self, session: SessionRow, agent: Agent, begun: int) -> tuple[int, int | None]:
         """Return those of the agent's next window from the decision's slot on."""

@@ -38,12 +38,17 @@ def decided_rounds(
         return reward.round, reward.round
     assert reward.first_round is not None
     assert reward.last_round is not None
-    _check_round(trajectory, reward.first_round, f"{prefix}first_round")
-    _check_round(trajectory, reward.last_round, f"{prefix}last_round")
-    if reward.last_round < reward.first_round:
-        detail = f"last_round {reward.last_round} is before first_round {reward.first_round}"
-        raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}last_round")
+    check_span(trajectory, reward.first_round, reward.last_round, prefix)
     return reward.first_round, reward.last_round
+
+
+def check_span(trajectory: TrajectoryRow, first: int, last: int, prefix: str) -> None:
+    """Raise a 409 or 422 if a trajectory has no such rounds."""
+    _check_round(trajectory, first, f"{prefix}first_round")
+    _check_round(trajectory, last, f"{prefix}last_round")
+    if last < first:
+        detail = f"last_round {last} is before first_round {first}"
+        raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}last_round")
 
 
 def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:

@@ -54,15 +54,3 @@ def changes_of(text: str | None) -> OptionChanges:
     if text is None:
         return UNCHANGED
     return OptionChanges(tuple(OptionChange(*one) for one in json.loads(text)))
-
-
-def imported_changes(text: str | None) -> OptionChanges:
-    """Return the changes of an imported file; ValueError if they are too many or out of order."""
-    last, given = 0, json.loads(text or "[]")
-    for after, options in given:
-        if type(after) is not int or after < last or not isinstance(options, dict):
-            raise ValueError("changes: each has a number of rounds, in order, and options")
-        last = after
-    if len(given) > MOST_CHANGES:
-        raise ValueError(f"changes: options change at most {MOST_CHANGES} times")
-    return changes_of(text)

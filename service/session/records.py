@@ -98,6 +98,21 @@ class SessionState:
     n_dropped_measurements: Count = 0  # of `n_measurements`, with voids
     n_dropped_complete: Count = 0  # of the dropped rounds: those that a measurement covered
 
+    def count_decision(self, trajectory: "TrajectoryRow", at: float) -> None:
+        """Count a decision of a trajectory, taken at a time: by a command, a log or a file."""
+        if trajectory.n_decisions == 0:
+            self.n_trajectories += 1
+        trajectory.n_decisions += 1
+        trajectory.n_rounds += 1
+        self.n_rounds += 1
+        trajectory.last_at = max(at, trajectory.last_at)
+
+    def count_value(self, trajectory: "TrajectoryRow", last: int) -> None:
+        """Count a value of a trajectory, of rounds up to `last`."""
+        trajectory.n_measurements += 1
+        self.n_measurements += 1
+        trajectory.measured_through = max(trajectory.measured_through, last)
+
     @property
     def n_gone(self) -> int:
         """How many of its rounds have no rows any more: erased ones, and dropped ones."""

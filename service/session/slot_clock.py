@@ -56,6 +56,16 @@ class ClockBody(TypedDict, total=False):
     ]
 
 
+@with_config(STRICT)
+class StoredClock(TypedDict):
+    """A clock as a session's row stores it."""
+
+    slot_seconds: Annotated[int, Field(ge=1)]
+    start: Annotated[int, Field(ge=0, le=10**11)]
+    totals: Totals
+    late_slots: Annotated[int, Field(ge=0, le=MOST_LATE)]
+
+
 @dataclass(frozen=True, slots=True)
 class SlotClock:
     """The slots of a session, and what its rewards are totals of."""
@@ -123,18 +133,3 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> Slot
         detail = f"there were more than {MOST_AT_FIRST} slots since the start"
         raise Problem(ProblemCode.BAD_OPTION, detail, "clock.slot_seconds")
     return SlotClock(slots, asked["totals"], asked.get("late_slots", horizon))
-
-
-def imported_clock(text: str | None) -> SlotClock | None:
-    """Return the clock of an imported file; ValueError for a text that nobody stores."""
-    if text is None:
-        return None
-    data = json.loads(text)
-    numbers = ("slot_seconds", "start", "late_slots")
-    fits = isinstance(data, dict) and data.keys() == {*numbers, "totals"}
-    fits = fits and all(type(data[name]) is int for name in numbers)
-    fits = fits and 0 <= data["late_slots"] <= MOST_LATE
-    fits = fits and data["slot_seconds"] >= 1 and 0 <= data["start"] <= 10**11
-    if not fits or data["totals"] not in ("all", "trajectory"):
-        raise ValueError("clock: not one that the service writes")
-    return clock_of(text)

@@ -13,7 +13,6 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.fit_cost import FitCost
-from lhb_engine.history import FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
@@ -24,6 +23,7 @@ from service.session.option_changes import UNCHANGED
 from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
+from service.transfer.import_schedule import last_passed
 
 NOT_COPIED = ("agent", "estimate")  # records
 
@@ -67,20 +67,12 @@ def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
     reason: DueReason = "asked"
     window = agent.fit_now(n_begun)
     if window is None:
-        window, reason = _last_window(agent, n_begun), "overdue"
+        window, reason = last_passed(agent, 0, n_begun + 1), "overdue"
     if window is None:
         return None
     closed_at = now - copy.reward_wait_seconds
     known = Watermark(copy.n_measurements, copy.n_rounds, closed_at, revision=1)
     return DueFit(window, known, reason, now)
-
-
-def _last_window(agent: Agent, n_rounds: int) -> FitWindow | None:
-    """Return the last window of the schedule whose rounds are there."""
-    last, following = None, agent.next_fit(0)
-    while following is not None and following.due <= n_rounds:
-        last, following = following, agent.next_fit(following.due)
-    return last
 
 
 def copy_session(

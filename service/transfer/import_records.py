@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, Json, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.diagnostics.finding import Code
@@ -18,6 +18,7 @@ from service.base.field_types import (
     field_name,
 )
 from service.session.due_fits import DueReason
+from service.session.option_changes import MOST_CHANGES
 from service.session.records import (
     PARTS,
     DecisionRow,
@@ -27,7 +28,7 @@ from service.session.records import (
     SessionRow,
     VoidRow,
 )
-from service.session.slot_clock import MOST_SLOTS
+from service.session.slot_clock import MOST_SLOTS, StoredClock
 from service.session.trial import PlayedBy
 from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
 
@@ -84,7 +85,13 @@ SCHEDULE = _record(
     waiting=Annotated[list[DUE], Field(max_length=10_000)],
     n_slots=Annotated[int, Field(ge=0, le=MOST_SLOTS)],
 )
-PARTS_IN_FILE = {**dict.fromkeys(PARTS, Text | None), "schedule": SCHEDULE}
+CHANGES = Annotated[list[tuple[Count, dict[str, Any]]], Field(max_length=MOST_CHANGES)]
+PARTS_IN_FILE = {
+    **dict.fromkeys(PARTS, Text | None),
+    "schedule": SCHEDULE,
+    "clock": Json[StoredClock] | None,
+    "changes": Json[CHANGES] | None,
+}
 SESSION = _record_of("header", SessionRow, NOT_EXPORTED, **PARTS_IN_FILE)
 DECISION = _record_of(
     "decision",

@@ -1,4 +1,4 @@
-"""Check the rounds of an imported session: what was chosen and measured."""
+"""The rounds of an imported session: what was chosen and measured in each trajectory."""
 
 from array import array
 from bisect import bisect_left
@@ -6,17 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lhb_engine.randomness import Draw
+from service.commands.corrections import refuse_corrections
 from service.rounds.closing import closing_of
-from service.session.kept_contexts import MOST_NUMBERS
+from service.rounds.reward import Reward
+from service.rounds.reward_rounds import check_span
+from service.session.kept_contexts import refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.slot_clock import MOST_SLOTS, longest_total
 from service.session.trial import played_again
 from service.transfer.import_records import check
 from service.writer.unit_of_work import Spans
 
+Record = dict[str, Any]
+
 
 @dataclass(slots=True)
-class TrajectoryRecords:
+class FileTrajectory:
     """The records of one trajectory so far: its counters, and arrays over its rounds.
 
     The last three are arrays over its measurements: their positions, and their first and last
@@ -27,7 +32,7 @@ class TrajectoryRecords:
     n_before: int = 0  # rounds that are dropped; the arrays begin after them
     positions: "array[int]" = field(default_factory=lambda: array("q"))
     times: "array[float]" = field(default_factory=lambda: array("d"))
-    measured: bytearray = field(default_factory=bytearray)  # one byte per round: 1 if measured
+    is_measured: bytearray = field(default_factory=bytearray)  # one byte per round
     model_version: int = 0
     event_ids: set[str] = field(default_factory=set)
     reward_ids: set[str] = field(default_factory=set)
@@ -36,28 +41,84 @@ class TrajectoryRecords:
     last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     totals: Spans[None] = field(default_factory=Spans)  # the slots that have one, with a clock
 
-    def places(self, first: int, last: int) -> slice:
-        """Return where rounds are in the arrays; dropped ones are not."""
-        return slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
+    def add_decision(self, session: SessionRow, record: Record) -> None:
+        """Check and count the trajectory's next decision."""
+        n, at, event_id = self.row.n_rounds, record["at"], record["client_event_id"]
+        check(record["round"] == n + 1, "round", f"after round {n} comes {n + 1}")
+        in_order = not self.positions or self.positions[-1] < record["position"]
+        check(in_order, "position", "out of order")
+        if session.clock is None:
+            check(self.row.last_at <= at, "at", "time goes back")
+        else:
+            slot = session.clock.slots.at(at)
+            check(1 <= slot <= MOST_SLOTS, "at", "before the session's first slot")
+            session.schedule.n_slots = max(session.schedule.n_slots, slot)
+        check(self.model_version <= record["model_version"], "model_version", "versions go back")
+        check(event_id not in self.event_ids, "client_event_id", "it stands twice")
+        fits = (record["digest"] is None) == (event_id is None)
+        check(fits, "digest", "a digest belongs to a client's event id")
+        _check_choice(session, record)
+        self.positions.append(record["position"])
+        self.times.append(at)
+        self.is_measured.append(0)
+        self.model_version = record["model_version"]
+        if event_id is not None:
+            self.event_ids.add(event_id)
+        session.count_decision(self.row, at)
 
-    def add_measurement(self, record: dict[str, Any]) -> None:
-        """Take note of a measurement, in order; a correction is of an earlier value's rounds."""
-        position, replaces = record["position"], record["replaces"]
+    def add_value(self, session: SessionRow, record: Record) -> None:
+        """Check and count the trajectory's next measurement."""
+        first, last, position = record["first_round"], record["last_round"], record["position"]
+        reward_id, replaces = record["reward_id"], record["replaces"]
+        check(reward_id not in self.reward_ids, "reward_id", "it stands twice")
         in_order = not self.arrivals or self.arrivals[-1] < position
         check(in_order, "position", "out of order")
-        first, last = record["first_round"], record["last_round"]
         if replaces is not None:
-            check(record["reward_id"] is not None, "reward_id", "a correction needs one")
+            said = Reward(record["value"], self.row.key, replaces="", reward_id=reward_id)
+            refuse_corrections(session, said, "")
             i = bisect_left(self.arrivals, replaces)
             is_known = i < len(self.arrivals) and self.arrivals[i] == replaces
             is_known = is_known and (self.first_rounds[i], self.last_rounds[i]) == (first, last)
             check(is_known, "replaces", "no value of the same rounds has that position")
+        elif session.clock is not None:
+            self._add_total(session, record)
+        else:
+            self._add_rounds(session, record)
+        if reward_id is not None:
+            self.reward_ids.add(reward_id)
         self.arrivals.append(position)
         self.first_rounds.append(0 if replaces is not None else first)
         self.last_rounds.append(last)
+        session.count_value(self.row, last)
+
+    def _add_rounds(self, session: SessionRow, record: Record) -> None:
+        """Check the rounds of a value by the rules of a reward, and take note of them."""
+        first, last, closing = record["first_round"], record["last_round"], closing_of(session)
+        check_span(self.row, first, last, "")
+        alone = {} if first == last else {"first_round": first}
+        closing.refuse(Reward(0.0, self.row.key, reward_id=record["reward_id"], **alone), "")
+        places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
+        is_new = closing.adds_up or 1 not in self.is_measured[places]
+        check(is_new, "first_round", "it overlaps another measurement")
+        self.is_measured[places] = b"\1" * (places.stop - places.start)
+
+    def _add_total(self, session: SessionRow, record: Record) -> None:
+        """Check the slots of a total, and take note of them."""
+        clock, first, last = session.clock, record["first_round"], record["last_round"]
+        assert clock is not None
+        check(first <= last, "last_round", "it is before first_round")
+        is_over = last <= MOST_SLOTS and clock.slots.begin(last + 1) <= record["at"]
+        check(is_over, "last_round", "that slot was not over")
+        most = longest_total(session.dim)
+        check(last - first < most, "last_round", f"a total is over at most {most} slots")
+        is_whose = not clock.is_of_all or self.row.key == ""
+        check(is_whose, "trajectory", "totals are of all trajectories together")
+        check(self.totals.over(first, last) is None, "first_round", "it overlaps another total")
+        self.totals.add(first, last, None)
+        session.schedule.n_slots = max(session.schedule.n_slots, last + 1)
 
 
-def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
+def _check_choice(session: SessionRow, record: Record) -> None:
     """Check the fields of a decision that say what was chosen, how and by whom."""
     arm, dim, n_arms = record["arm"], len(record["context"]), len(record["scores"])
     acted, is_chosen = arm is not None, arm is not None and not record["forced"]
@@ -82,7 +143,7 @@ def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
         _check_contexts(session, record)
 
 
-def _check_group(session: SessionRow, record: dict[str, Any]) -> None:
+def _check_group(session: SessionRow, record: Record) -> None:
     """Check who played a round: its group, and what control draws, follow from the seed."""
     by, arm, n_arms = record["played_by"], record["arm"], len(record["scores"])
     check(by == "agent" or session.trial.share > 0, "played_by", "there is no holdout")
@@ -94,55 +155,12 @@ def _check_group(session: SessionRow, record: dict[str, Any]) -> None:
         check(play.propensity == record["propensity"], "propensity", "not as it was drawn")
 
 
-def _check_contexts(session: SessionRow, record: dict[str, Any]) -> None:
+def _check_contexts(session: SessionRow, record: Record) -> None:
     """Check the contexts of all arms."""
     contexts, arm, dim = record["contexts"], record["arm"], session.dim
     check(session.keep_contexts, "contexts", "the session keeps none")
     check(arm is not None, "contexts", "a round without action has none")
     fits = len(contexts) == len(record["scores"]) and all(len(one) == dim for one in contexts)
     check(fits, "contexts", f"it is not one list of {dim} numbers for each arm")
-    check(len(contexts) * dim <= MOST_NUMBERS, "contexts", "these are too many numbers")
+    refuse_too_many(session, len(contexts))
     check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
-
-
-def count_slot(session: SessionRow, at: float) -> None:
-    """Check a decision's slot, and take note of it."""
-    clock = session.clock
-    if clock is None:
-        return
-    slot = clock.slots.at(at)
-    check(1 <= slot <= MOST_SLOTS, "at", "before the session's first slot")
-    session.schedule.n_slots = max(session.schedule.n_slots, slot)
-
-
-def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
-    """Check the rounds of a measurement, slots where there is a clock, and take note of them."""
-    first, last = record["first_round"], record["last_round"]
-    check(first <= last, "last_round", "it is before first_round")
-    if session.clock is not None:
-        _check_total(session, part, record)
-        return
-    check(last <= part.row.n_rounds, "last_round", "that round has not been decided")
-    places = part.places(first, last)
-    if record["replaces"] is None and closing_of(session).adds_up:
-        check(first == last, "last_round", "in sum mode values belong to one round")
-        check(record["reward_id"] is not None, "reward_id", "sum mode needs one")
-    elif record["replaces"] is None:
-        is_new = 1 not in part.measured[places]
-        check(is_new, "first_round", "it overlaps another measurement")
-    part.measured[places] = b"\1" * (places.stop - places.start)
-
-
-def _check_total(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
-    clock, first, last = session.clock, record["first_round"], record["last_round"]
-    assert clock is not None
-    is_over = last <= MOST_SLOTS and clock.slots.begin(last + 1) <= record["at"]
-    check(is_over, "last_round", "that slot was not over")
-    most = longest_total(session.dim)
-    check(last - first < most, "last_round", f"a total is over at most {most} slots")
-    is_whose = clock.totals == "trajectory" or record["trajectory"] == ""
-    check(is_whose, "trajectory", "totals are of all trajectories together")
-    if record["replaces"] is None:
-        check(part.totals.over(first, last) is None, "first_round", "it overlaps another total")
-        part.totals.add(first, last, None)
-    session.schedule.n_slots = max(session.schedule.n_slots, last + 1)

@@ -1,65 +1,20 @@
-"""The schedule of an imported session: its manifests and its agent's windows."""
+"""The schedule of an imported session: its manifests, its pending fits and its open windows."""
 
-from array import array
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow, Floats, Ints
+from lhb_engine.history import FitWindow
 from service.rounds.closing import closing_of
 from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow, Schedule
+from service.session.estimate_in_use import EstimateInUse
 from service.session.records import SessionRow
 from service.transfer.import_records import check
-from service.transfer.import_rounds import TrajectoryRecords
+from service.transfer.import_trajectories import Rounds
 from service.writer.agent_cache import build_agent
-
-
-class Rounds(NamedTuple):
-    """The rounds of a session as (n_rounds,) arrays, in order of position, without erased ones.
-
-    `at` is when a round began, in seconds since 1970, `followed_at` when the next round of its
-    trajectory did, infinity if there is none; `is_measured`, whether a measurement covers it.
-    """
-
-    position: Ints
-    at: Floats
-    followed_at: Floats
-    is_measured: np.ndarray[tuple[int], np.dtype[np.bool_]]
-
-
-def are_positions(found: Ints, n: int) -> bool:
-    """Return whether sorted numbers are among 1 to n, each of them at most once.
-
-    They are as many as there must be, so that they are all where nothing is erased.
-    """
-    return len(found) == 0 or bool(found[0] >= 1 and found[-1] <= n and np.all(np.diff(found) > 0))
-
-
-def in_order(
-    trajectories: Sequence[tuple["array[int]", "array[float]", bytearray]], n_rounds: int
-) -> Rounds:
-    """Merge the rounds of all trajectories: of each its position, its time, and if it is measured.
-
-    `n_rounds` counts erased ones, too. InvalidRecord: positions are not among these, each once.
-    """
-    positions = np.concatenate([np.zeros(0, np.int64), *(p for p, _, _ in trajectories)])
-    order = np.argsort(positions)
-    is_whole = are_positions(positions[order], n_rounds)
-    check(is_whole, "position", f"the positions are not 1 to {n_rounds}")
-    at = np.concatenate([np.zeros(0), *(times for _, times, _ in trajectories)])
-    followed = [np.append(np.asarray(times)[1:], np.inf) for _, times, _ in trajectories]
-    marks = b"".join(marks for _, _, marks in trajectories)
-    return Rounds(
-        positions[order],
-        at[order],
-        np.concatenate([np.zeros(0), *followed])[order],
-        np.frombuffer(marks, np.bool_)[order],
-    )
 
 
 class Windows:
@@ -67,48 +22,45 @@ class Windows:
 
     def __init__(self, session: SessionRow) -> None:
         self._changes = session.changes
-        most = session.n_rounds
-        check(self._changes.last <= most, "session.changes", f"there are {most} rounds")
         revisions = range(session.revision + 1)
         self._agents = [build_agent(session.at_revision(r), None) for r in revisions]
-        self._clock = session.clock
-        self._windows: list[list[FitWindow]] = []
-        if self._clock is None:  # else there may be more of them than decisions
-            self._windows = [windows_until(agent, session.n_rounds) for agent in self._agents]
-        self._dues = [[window.due for window in part] for part in self._windows]
+        self._found: dict[int, tuple[int, FitWindow | None]] = {}  # the last one of a revision
 
-    def ahead(self, position: int, at: float) -> FitWindow | None:
-        """Return the window that a decision was taken in, by its position, or its slot."""
+    def ahead(self, position: int, begun: int) -> FitWindow | None:
+        """Return the window that a decision was taken in, which began a round."""
         revision = self._changes.revision_of(position)
-        if self._clock is not None:
-            return self._agents[revision].next_fit(self._clock.slots.at(at) - 1)
-        i = bisect_left(self._dues[revision], position)
-        return self._windows[revision][i] if i < len(self._windows[revision]) else None
+        since, window = self._found.get(revision, (begun + 1, None))
+        if since <= begun and (window is None or begun <= window.due):
+            return window
+        window = self._agents[revision].next_fit(begun - 1)
+        self._found[revision] = begun, window
+        return window
 
     def knows(self, due: DueFit) -> bool:
         """Return whether the options that the fit has give it this window."""
         if due.known.revision >= len(self._agents):
             return False
-        beside = self._agents[due.known.revision].fit_now(due.key)
+        agent = self._agents[due.known.revision]
+        beside = agent.fit_now(due.key)
         if due.reason in OUT_OF_TURN and (beside is not None or due.reason != "erased"):
             return due.window == beside
-        if self._clock is not None:
-            return due.window == self._agents[due.known.revision].next_fit(due.key - 1)
-        return due.window in self._windows[due.known.revision]
+        return due.window == agent.next_fit(due.key - 1)
 
     def ahead_of(self, session: SessionRow, after: int) -> list[FitWindow]:
         """Return the windows that the present options have opened, until one that is not due yet.
 
-        With a clock, of the windows that were passed since the fit due after slot `after` there is
-        the last one.
+        They are due after round `after`. Of windows that were passed in silence there is the last.
         """
-        if self._clock is not None:
-            agent, n = self._agents[-1], timeline_of(session).n_begun(session)
-            passed, ahead = last_passed(agent, after, n), agent.next_fit(max(after, n - 1))
-            is_now = ahead is not None and ahead.due == n
-            following = agent.next_fit(n) if is_now else None
-            return [one for one in (passed, ahead, following) if one is not None]
-        return [window for window in self._windows[-1] if window.due > self._changes.last]
+        agent, timeline = self._agents[-1], timeline_of(session)
+        n = timeline.n_begun(session)
+        since = timeline.passed(after, n)
+        passed = last_passed(agent, after, n) if since > after else None
+        windows = [] if passed is None else [passed]
+        following = agent.next_fit(since)
+        while following is not None:
+            windows.append(following)
+            following = agent.next_fit(following.due) if following.due <= n else None
+        return windows
 
 
 def last_passed(agent: Agent, after: int, until: int) -> FitWindow | None:
@@ -127,16 +79,6 @@ def last_passed(agent: Agent, after: int, until: int) -> FitWindow | None:
             break
         found = following
     return found
-
-
-def windows_until(agent: Agent, n_rounds: int) -> list[FitWindow]:
-    """List the agent's fit windows in order of `due`, the last one due after `n_rounds`."""
-    windows: list[FitWindow] = []
-    window = agent.next_fit(0)
-    while window is not None:
-        windows.append(window)
-        window = agent.next_fit(window.due) if window.due <= n_rounds else None
-    return windows
 
 
 def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenWindow:
@@ -169,25 +111,53 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     return OpenWindow(window, n_complete, float(overdue_at) if is_known else None)
 
 
-class Manifests:
-    """Checks manifests, and the positions of measurements and void decisions, as they come."""
+class Fits:
+    """The fits of a file: those that are done, and those that are pending.
 
-    def __init__(self, session: SessionRow, trajectories: Mapping[str, TrajectoryRecords]) -> None:
-        self._session, self._trajectories = session, trajectories
-        self._seen = 0  # by the last fit
-        self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
+    Attributes
+    ----------
+    windows : Windows
+        Those that fits have been due for, and those that are ahead.
+    in_use : EstimateInUse
+        The estimate in use after the fits so far.
+    n_found : int
+        How many of them have given an answer.
+    installed_due : int
+        The due round of the fit that gave the estimate in use, or took one away; 0: none did.
+    """
 
-    def void(self, record: dict[str, Any]) -> None:
-        """Check a void decision, and take note of its position."""
-        known = self._trajectories.get(record["trajectory"])
-        is_known = known is not None and record["round"] <= known.row.n_rounds
-        check(is_known, "round", "that round has not been decided")
-        place = record["trajectory"], record["round"]
-        check(place not in self._voids, "round", "it is void already")
-        self._voids[place] = record["position"]
-        self._session.n_measurements += 1
+    def __init__(self, session: SessionRow) -> None:
+        self.windows = Windows(session)
+        self.in_use = EstimateInUse()
+        self.n_found = self.installed_due = 0
+        self._session = session
+        self._done: set[int] = set()  # due rounds of finished and pending fits
+        self._failed: set[int] = set()  # due rounds of failed fits
+        self._seen = 0  # measurements that the last fit may use
 
-    def check(self, manifest: dict[str, Any], where: str) -> None:
+    def add(self, manifest: dict[str, Any], status: str, found: dict[str, Any] | None) -> bool:
+        """Check and count a fit; return whether its answer changes the estimate in use."""
+        window, session = FitWindow(**manifest["window"]), self._session
+        inside = window.first <= window.last <= window.due <= timeline_of(session).n_begun(session)
+        inside = inside and window.n_lags <= session.horizon
+        check(inside, "manifest.window", "not a window of this session")
+        is_again = window.due in self._done and manifest["reason"] not in OUT_OF_TURN
+        check(not is_again, "manifest.window", "that fit was done before")
+        self._check(manifest, "manifest")
+        (self._failed if status == "failed" else self._done).add(window.due)
+        session.n_estimates += 1
+        if found is None:
+            return False
+        self.n_found += 1
+        before, number = self.in_use, session.n_estimates
+        self.in_use = before.after(number, manifest, has_direction=found["theta"] is not None)
+        session.model_version, session.estimate = self.in_use.model_version, self.in_use.number
+        if self.in_use == before:
+            return False
+        self.installed_due = window.due
+        return True
+
+    def _check(self, manifest: dict[str, Any], where: str) -> None:
         """Check that a manifest names nothing that is not there; `where` names the manifest."""
         session = self._session
         for name, most in (
@@ -199,18 +169,38 @@ class Manifests:
             check(manifest.get(name, 0) <= most, f"{where}.{name}", f"there are {most}")
         self._seen = max(self._seen, manifest["measured"])
 
-    def schedule(self, given: dict[str, Any]) -> Schedule:
-        """Return the pending fits of a file, checked, without open windows."""
-        current, waiting = given["current"], given["waiting"]
-        named = [("current", current), *((f"waiting[{i}]", due) for i, due in enumerate(waiting))]
-        for name, due in named:
-            if due is not None:
-                self.check(due, f"session.schedule.{name}")
-        return Schedule.load({**given, "open": [], "seen": self._seen})
-
-    def check_positions(self) -> None:
-        """Check that measurements and void decisions have positions among 1 to n, each once."""
-        n = self._session.n_measurements
-        found = [np.array(part.arrivals, np.int64) for part in self._trajectories.values()]
-        together = np.sort(np.concatenate([np.array([*self._voids.values()], np.int64), *found]))
-        check(are_positions(together, n), "position", f"the positions are not 1 to {n}")
+    def schedule(self, given: dict[str, Any], rounds: Rounds) -> None:
+        """Check the pending fits of a file, and open the other windows that are not done."""
+        session, n_slots = self._session, self._session.schedule.n_slots
+        places = [0, *(change.after for change in session.changes.changes), session.n_rounds]
+        check(places == sorted(places), "session.changes", "not in the order of rounds")
+        is_all = given["n_slots"] == n_slots
+        check(is_all, "session.schedule.n_slots", f"the records are of {n_slots}")
+        schedule = session.schedule = Schedule.load({**given, "open": [], "seen": 0})
+        pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
+        if schedule.current is None:
+            for due in schedule.waiting:
+                due.retry_at = due.retry_at or 0.0  # start it at once
+        else:
+            pending.append(("current", schedule.current))
+            schedule.current.retry_at = None
+        for name, due in pending:
+            where = f"session.schedule.{name}"
+            self._check(due.manifest(), where)
+            beside = due.reason in OUT_OF_TURN
+            is_done = due.key <= self.installed_due - beside
+            is_done = is_done or (not beside and due.key in self._done)
+            is_known = due.key <= timeline_of(session).n_begun(session)
+            is_known = is_known and self.windows.knows(due)
+            check(is_known, f"{where}.window", "not a window of this schedule")
+            check(not is_done, f"{where}.window", "that fit is done")
+            self._done.add(due.key)
+        schedule.seen = self._seen
+        done = self._done | self._failed
+        changed = session.changes.last
+        after = timeline_of(session).opened_after(self.installed_due, done, changed)
+        for window in self.windows.ahead_of(session, after):
+            if window.due > self.installed_due and window.due not in done:
+                schedule.open.append(open_window(session, rounds, window))
+        if schedule.open:
+            session.n_complete, schedule.open[-1].n_complete = schedule.open[-1].n_complete, 0

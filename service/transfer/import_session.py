@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import new_id
@@ -15,6 +16,7 @@ from service.session.records import (
     COMMAND_LINE,
     Actor,
     DecisionRow,
+    EstimateRow,
     KeptSumsRow,
     MeasurementRow,
     SessionKey,
@@ -23,7 +25,8 @@ from service.session.records import (
     VoidRow,
 )
 from service.storage.ports import Changes
-from service.transfer.import_file import PreparedImport, Row, read_slice
+from service.transfer.import_file import PreparedImport, read_slice
+from service.transfer.import_fold import Row
 from service.writer.audit import note
 from service.writer.command import Command
 from service.writer.large_writes import LargeWrite, hide_for, own
@@ -104,18 +107,17 @@ class WriteSlice(Command[int | None]):
 def changes_of(rows: list[Row], key: SessionKey) -> Changes:
     """Return the rows of a slice as the session's own."""
     changes, (tenant, id) = Changes(), key
+    tables: dict[type, list[Any]] = {
+        DecisionRow: changes.decisions,
+        MeasurementRow: changes.measurements,
+        VoidRow: changes.voids,
+        EstimateRow: changes.estimates,
+    }
     for row in rows:
-        if isinstance(row, DecisionRow):
-            changes.decisions.append(row._replace(tenant=tenant, session_id=id))
-        elif isinstance(row, MeasurementRow):
-            changes.measurements.append(row._replace(tenant=tenant, session_id=id))
-        elif isinstance(row, VoidRow):
-            changes.voids.append(row._replace(tenant=tenant, session_id=id))
-        elif isinstance(row, TrajectoryRow):
-            owned = replace(row, tenant=tenant, session_id=id)
-            changes.trajectories[tenant, id, row.key] = owned
+        if isinstance(row, TrajectoryRow):
+            changes.trajectories[*key, row.key] = replace(row, tenant=tenant, session_id=id)
         else:
-            changes.estimates.append(row._replace(tenant=tenant, session_id=id))
+            tables[type(row)].append(row._replace(tenant=tenant, session_id=id))
     return changes
 
 

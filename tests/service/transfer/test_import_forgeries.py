@@ -13,7 +13,8 @@ import pytest
 from service.base.problems import Problem
 from service.session.records import SessionRow
 from service.transfer.file_format import export_session
-from service.transfer.import_file import check_import
+from service.transfer.import_file import fold_file
+from service.transfer.import_fold import ImportFold
 from tests.service.conftest import Serve, problem
 from tests.service.service_harness import ServiceHarness
 
@@ -70,8 +71,12 @@ def true_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return lived(tmp_path_factory.mktemp("lived"))
 
 
+def folded(content: bytes) -> ImportFold:
+    return fold_file(io.BytesIO(content), io.BytesIO(), False)[0]
+
+
 def checked(content: bytes) -> SessionRow:
-    return check_import(lambda: io.BytesIO(content), "", None, False).session
+    return folded(content).session
 
 
 def header(**values: Any) -> Forge:

@@ -1,6 +1,5 @@
 """What a session exports is accepted, at every moment of its life, and comes out the same again."""
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,9 @@ from lhb_engine.agents import ALGORITHMS
 from service.api.answer_models import model_of
 from service.commands.decisions import Blocked
 from service.rounds.timeline import read_history
-from service.transfer.import_file import check_import
 from service.writer.agent_cache import build_agent
 from tests.service.service_harness import OK, ZERO, ServiceHarness
-from tests.service.transfer.test_import_forgeries import exported
+from tests.service.transfer.test_import_forgeries import checked, exported
 
 
 def fit(harness: ServiceHarness) -> None:
@@ -77,8 +75,7 @@ def test_a_true_file_passes_at_any_moment(tmp_path: Path, mode: dict[str, Any]) 
                 fit(harness)
             else:
                 harness.finish(harness.session.fit_due, ZERO if step % 2 else None)
-        found = check_import(lambda: io.BytesIO(exported(harness)), "", None, False)
-        assert found.session == harness.session
+        assert checked(exported(harness)) == harness.session
     session, is_new = harness.import_file(tmp_path, exported(harness))
     assert is_new
     before, harness.key = exported(harness), session.key

@@ -1,7 +1,6 @@
 """What a release has exported is imported by all later ones: kept files of format 1."""
 
 import gzip
-import io
 import json
 import random
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 import pytest
 
 from lhb_engine.agents.ucb_mp import UCBMP
-from service.transfer.import_file import check_import
 from tests.service.conftest import Serve
+from tests.service.transfer.test_import_forgeries import folded
 
 EXPORTS = Path(__file__).with_name("exports")
 
@@ -58,11 +57,9 @@ def test_what_an_agent_learned_in_another_form_is_left_out(monkeypatch: pytest.M
     """It goes on from its last fit."""
     content = kept("1.0-ucb_mp")
     [learned] = records(content.splitlines(), "agent")
-    found = check_import(lambda: io.BytesIO(content), "", None, False).imported.agent
-    assert found is not None
+    found = folded(content).agent
     assert found.state() == learned["state"]
     monkeypatch.setattr(UCBMP, "state_version", learned["state"]["version"] + 1)
-    found = check_import(lambda: io.BytesIO(content), "", None, False).imported.agent
-    assert found is not None
+    found = folded(content).agent
     assert found.state()["theta"] == learned["state"]["theta"]
     assert found.state()["ellipsoid"] != learned["state"]["ellipsoid"]

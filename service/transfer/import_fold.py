@@ -1,0 +1,292 @@
+"""The fold that makes a session of a file's records: each is checked and counted, and gives a row.
+
+Rules, counters, slots and windows are those of the commands that made the records. What a file says
+of these is not read. What only an estimate, an agent's state or a pending fit can say is checked,
+so that a file describes a session which the service could have written.
+"""
+
+import binascii
+import json
+from array import array
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import Agent
+from lhb_engine.estimate import Estimate
+from service.base.problems import Problem
+from service.commands.sessions import checked_agent, first_agent
+from service.rounds.timeline import timeline_of
+from service.session.covariates import covariates_text
+from service.session.kept_contexts import pack
+from service.session.names import imported_names
+from service.session.option_changes import changes_of
+from service.session.records import (
+    DecisionRow,
+    EstimateRow,
+    KeptSumsRow,
+    MeasurementRow,
+    SessionRow,
+    TrajectoryRow,
+    VoidRow,
+)
+from service.session.rules import has_only_sums
+from service.session.slot_clock import clock_of
+from service.session.trial import imported_trial
+from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
+from service.transfer.import_schedule import Fits
+from service.transfer.import_trajectories import NO_OWNER, Trajectories
+from service.writer.agent_cache import build_agent
+
+Record = dict[str, Any]
+Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow
+NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
+
+
+class ImportFold:
+    """The session as the records so far describe it, before it has an owner and an id.
+
+    `apply` takes the records in order, `finish` comes after the last one. Both raise a `Problem`
+    or `InvalidRecord`; `line` and `kind` then name the record.
+
+    Attributes
+    ----------
+    session : SessionRow
+        Its counters count the records; after `finish`, its schedule has the windows that are open.
+    agent : Agent
+        Before any fit; after `finish`, as it decides.
+    has_state : bool
+        After `finish`: whether the agent's state is stored.
+    sums : KeptSumsRow or None
+        What stands for dropped rounds.
+    """
+
+    session: SessionRow
+    agent: Agent
+    has_state = False
+    sums: KeptSumsRow | None = None
+
+    _trajectories: Trajectories
+    _fits: Fits
+    _schedule: dict[str, Any]  # as the file has it
+
+    def __init__(self, allow_oracles: bool) -> None:
+        self.line, self.kind = 0, "header"
+        self._allow_oracles = allow_oracles
+        self._direction: Estimate | None = None  # the estimate in use
+        self._state: tuple[dict[str, Any], int] | None = None  # of the agent, with its line
+        self._newest = (0, 0)  # highest model version of a decision, and the line of that decision
+
+    def apply(self, line: int, record: Record) -> Row | None:
+        """Check and count the next record, and return its row if it has one."""
+        self.line, self.kind = line, str(record["record"])[:20]
+        check_record(record)
+        is_header = record.pop("record") == "header"
+        check((line == 1) == is_header, "record", "the header is the first line and no other")
+        row: Row | None = getattr(self, f"_{self.kind}_record")(record)
+        return row
+
+    def _header_record(self, record: Record) -> None:
+        given = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
+        self._schedule = given.pop("schedule")
+        check(_is_object(given["request"]), "session.request", "it is no JSON object")
+        try:
+            given |= {
+                "names": imported_names(given["names"], given["dim"]),
+                "trial": imported_trial(given["trial"]),
+                "clock": clock_of(given["clock"]),
+                "changes": changes_of(given["changes"]),
+            }
+            session = self.session = SessionRow(tenant="", **given)
+            self.agent = checked_agent(session, self._allow_oracles)
+            for revision in range(session.revision):
+                first_agent(session.at_revision(revision), self._allow_oracles)
+        except Problem as problem:
+            raise Problem(problem.code, problem.detail, f"session.{problem.field}") from None
+        session.n_rounds = session.n_gone
+        session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
+        session.schedule.n_slots = self._schedule["n_slots"]  # erased people may have begun some
+        self._trajectories, self._fits = Trajectories(session), Fits(session)
+
+    def _trajectory_record(self, record: Record) -> None:
+        self._trajectories.declare(record)
+
+    def _decision_record(self, record: Record) -> DecisionRow:
+        session, timeline = self.session, timeline_of(self.session)
+        part = self._trajectories.of_decision(record["trajectory"], record["round"])
+        part.add_decision(session, record)
+        self._newest = max(self._newest, (record["model_version"], self.line))
+        covariates = timeline.covariates_of_decision(session, record["covariates"])
+        begun = timeline.begun_by(record["position"], record["at"])
+        ahead = self._fits.windows.ahead(record["position"], begun)
+        digest, contexts = record["digest"], record["contexts"]
+        values = {
+            "number": record["round"],
+            "epoch": 1 if ahead is None else ahead.epoch,
+            "next_fit_round": None if ahead is None else ahead.due,
+            "digest": None if digest is None else bytes.fromhex(digest),
+            "context": array("d", record["context"]).tobytes(),
+            "scores": array("d", record["scores"]).tobytes(),
+            "contexts": None if contexts is None else pack(np.array(contexts, dtype=np.float64)),
+            "covariates": covariates,
+        }
+        return DecisionRow(*NO_OWNER, **{**record, **values})
+
+    def _measurement_record(self, record: Record) -> MeasurementRow:
+        part = self._trajectories.of_value(record)
+        part.add_value(self.session, record)
+        covariates = covariates_text(self.session, record["covariates"])
+        values = {"number": part.row.n_measurements, "covariates": covariates}
+        return MeasurementRow(*NO_OWNER, **{**record, **values})
+
+    def _void_record(self, record: Record) -> VoidRow:
+        name = self.agent.name
+        check(self.agent.takes_corrections, "record", f"{name} takes no void decisions")
+        self._trajectories.void(record)
+        return VoidRow(*NO_OWNER, **record)
+
+    def _estimate_record(self, record: Record) -> EstimateRow:
+        found, status, manifest = record["estimate"], record["status"], record["manifest"]
+        check((found is None) == (status in ("failed", "skipped")), "estimate", "not as its status")
+        if found is not None:
+            self._check_estimate(found, status)
+        parent = self._fits.in_use.number
+        if self._fits.add(manifest, status, found):
+            self._direction = None if found["theta"] is None else Estimate.from_json(found)
+        window, session = manifest["window"], self.session
+        values = {
+            "number": session.n_estimates,
+            "epoch": window["epoch"],
+            "due": window["due"],
+            "parent": parent,
+            "model_version": session.model_version,
+        }
+        for name in ("manifest", "fingerprint", "estimate"):
+            values[name] = None if record[name] is None else json.dumps(record[name])
+        return EstimateRow(*NO_OWNER, **{**record, **values})
+
+    def _check_estimate(self, found: dict[str, Any], status: str) -> None:
+        """Check the sizes of an estimate."""
+        theta, dim, n_lags = found["theta"], self.session.dim, len(found["lag_weights"])
+        check(found["status"] == status, "estimate.status", "not as the record's")
+        check((theta is None) == (status != "ok"), "estimate.theta", "not as its status")
+        is_short = n_lags <= self.session.horizon
+        check(is_short, "estimate.lag_weights", "more than there are lags")
+        if theta is None:
+            return
+        check(len(theta) == dim, "estimate.theta", "not of this dim")
+        drawn = found.get("candidates")
+        fits = drawn is None or (len(drawn) > 0 and {len(one) for one in drawn} == {dim})
+        check(fits, "estimate.candidates", "not of this dim")
+        groups = self.agent.covariates.groups
+        sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
+        fits = sizes == [sum(groups), len(groups), len(groups)]
+        check(fits, "estimate.effects", "not those of the session's covariates")
+        shape, profiles = {self.agent.fitted_dim}, found.get("lag_profiles")
+        own = found.get("form") not in (None, "shared")
+        check((profiles is not None) == own, "estimate.lag_profiles", "not as its form")
+        fits = profiles is None or (
+            len(profiles) == n_lags and {len(one) for one in profiles} == shape
+        )
+        check(fits, "estimate.lag_profiles", "not a list of the session's dim for each lag")
+        sums = (found.get("intervals") or {}).get("lag_sums")
+        fits = sums is None or len(sums) == dim
+        check(fits, "estimate.intervals", "lag_sums are not of the session's dim")
+        forms = found.get("forms") or {}
+        check(not forms or "shared" in forms, "estimate.forms", "shared profiles are missing")
+        for form in forms.values():
+            profiles = form["profiles"]
+            fits = 0 < len(profiles) <= n_lags and {len(one) for one in profiles} == shape
+            check(fits, "estimate.forms", "profiles are not of the session's size")
+            fits = len(form["effects"]) == 1 + sum(groups)
+            check(fits, "estimate.forms", "not these effects")
+
+    def _sums_record(self, record: Record) -> None:
+        session = self.session
+        is_first = has_only_sums(session) and self.sums is None
+        check(is_first, "record", "sums are once in a session that needs them, else never")
+        for name in ("settled", "seen"):
+            if record[name] is not None:
+                record[name] = _sums(record[name], name, self.agent)
+        places = record["first_round"], record["last_round"], session.n_rounds
+        check(tuple(sorted(places)) == places, "last_round", "there are no such rounds")
+        most = session.n_measurements
+        in_order = record["n_settled"] <= record["measured"] <= most
+        check(in_order, "n_settled", f"there are {most} measurements")
+        self.sums = KeptSumsRow(*NO_OWNER, **record)
+
+    def _agent_record(self, record: Record) -> None:
+        check(self._state is None, "record", "there is one agent")
+        self._state = record["state"], self.line
+
+    def finish(self) -> Iterator[TrajectoryRow]:
+        """Check the records as a whole, and yield the rows of the trajectories."""
+        session = self.session
+        self.kind = "decision"
+        version, self.line = self._newest
+        check(version <= session.model_version, "model_version", "there is no such version")
+        rounds = self._trajectories.rounds()
+        self.kind = "measurement"
+        self._trajectories.check_arrivals()
+        self.line, self.kind = 1, "header"
+        self._fits.schedule(self._schedule, rounds)
+        since = session.trial.since, session.trial.since_reward
+        begun = since[0] <= session.n_rounds and since[1] <= session.n_measurements
+        check(begun, "session.trial", "its comparison begins after the last round or reward")
+        sums = self.sums
+        has_sums = sums is not None and sums.estimate == session.estimate
+        yield from self._trajectories.rows(has_sums=has_sums or not has_only_sums(session))
+        self._learn()
+
+    def _learn(self) -> None:
+        """Rebuild the agent: install the estimate, and restore what it learned since.
+
+        What an earlier release's agent learned since in a form that is no longer read is left out:
+        the agent goes on from its last fit.
+        """
+        agent = self.agent
+        if self._direction is not None:
+            agent.install(self._direction)
+        self.has_state = self._fits.n_found > 0
+        if not agent.learns_within_epoch or self._state is None:
+            return
+        state, self.line = self._state
+        self.kind = "agent"
+        if state["version"] < agent.state_version:
+            return
+        state = {**state, "theta": agent.state()["theta"]}
+        check((state.get("lag") or 0) < agent.horizon, "state.lag", "no such lag")
+        if "ellipsoid" in state:
+            ellipsoid = state["ellipsoid"]
+            sizes = {len(row) for row in [ellipsoid["moment"], *ellipsoid["inverse"]]}
+            fits = sizes == {agent.dim} and len(ellipsoid["inverse"]) == agent.dim
+            check(fits, "state.ellipsoid", "not of this dim")
+        try:
+            agent = self.agent = build_agent(self.session, state)
+            is_same = agent.state() | state == agent.state()  # an older state may lack keys
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidRecord("state", f"{agent.name} cannot read it: {error!r}") from None
+        check(is_same, "state", f"not a state of {agent.name}")
+        self.has_state = True
+
+
+def _is_object(text: str) -> bool:
+    """Return whether a text is a JSON object."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _sums(text: str, field: str, agent: Agent) -> bytes:
+    """Return the bytes of sums, checked."""
+    from lhb_engine.agents.summed_fit import sums_from_bytes  # loads what only fits need
+
+    try:
+        data = b64decode(text, validate=True)
+        sums_from_bytes(agent, data)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRecord(field, str(error)) from None
+    return data

@@ -1,0 +1,155 @@
+"""The trajectories of a file together: positions, and what is known of rounds that are dropped."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lhb_engine.history import Floats, Ints
+from service.rounds.timeline import timeline_of
+from service.session.records import SessionRow, TrajectoryRow
+from service.transfer.import_records import InvalidRecord, check
+from service.transfer.import_rounds import FileTrajectory, Record
+
+NO_OWNER = ("", "")  # the command that writes a row knows its tenant and its session
+COUNTS = ("n_rounds", "n_measurements", "measured_through")
+
+
+class Rounds(NamedTuple):
+    """The rounds of a session as (n_rounds,) arrays, in order of position, without erased ones.
+
+    `at` is when a round began, in seconds since 1970, `followed_at` when the next round of its
+    trajectory did, infinity if there is none; `is_measured`, whether a measurement covers it.
+    """
+
+    position: Ints
+    at: Floats
+    followed_at: Floats
+    is_measured: NDArray[np.bool_]
+
+
+class Trajectories:
+    """All trajectories of a file, and the positions of what is in them.
+
+    Where rounds are dropped, each has a record of its own, with counters that nothing else tells.
+    """
+
+    def __init__(self, session: SessionRow) -> None:
+        self._session = session
+        self._known: dict[str, FileTrajectory] = {}
+        self._declared: dict[str, Record] = {}  # where rounds are dropped
+        self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
+        gone = session.n_dropped_rounds, session.swept_to, session.n_dropped_complete
+        fits = all(n <= session.dropped_to for n in gone)
+        fits = fits and session.n_dropped_complete <= session.n_dropped_rounds
+        check(fits, "session.dropped_to", "more is dropped than that")
+
+    def declare(self, record: Record) -> None:
+        """Take note of a trajectory's counters, of which dropped rows tell nothing."""
+        if not self._session.dropped_to:
+            return
+        key, at = record.get("key"), record.get("last_at")
+        check(isinstance(key, str) and key not in self._declared, "key", "it stands twice, or not")
+        for name in COUNTS:
+            n = record.get(name)
+            check(type(n) is int and 0 <= n <= 2**53, name, "it is no count")
+        check(isinstance(at, int | float) and 0 <= at <= 1e11, "last_at", "it is no time")
+        self._declared[str(key)] = record
+
+    def of_decision(self, name: str, round: int) -> FileTrajectory:
+        """Return a decision's trajectory; it begins after the rounds that are dropped."""
+        part = self._known.get(name)
+        if part is None:
+            n = 0
+            if self._session.dropped_to:
+                check(name in self._declared, "trajectory", "it has no record of its own")
+                n = round - 1
+            row = TrajectoryRow(*NO_OWNER, name, n_decisions=n, n_rounds=n)
+            part = self._known[name] = FileTrajectory(row, n)
+        return part
+
+    def of_value(self, record: Record) -> FileTrajectory:
+        """Return a measurement's trajectory; where rounds are dropped, values are, too."""
+        name, session = record["trajectory"], self._session
+        part = self._known.get(name)
+        if part is None and timeline_of(session).has_values_alone(name):
+            part = self._known[name] = FileTrajectory(TrajectoryRow(*NO_OWNER, name))
+        if part is None:
+            raise InvalidRecord("trajectory", "no decision was taken in it")
+        if session.dropped_to and not part.arrivals:
+            number: Any = record.get("number")
+            check(type(number) is int and 1 <= number <= 2**53, "number", "it is no count")
+            part.row.n_measurements = number - 1
+        return part
+
+    def void(self, record: Record) -> None:
+        """Check and count a void decision."""
+        known = self._known.get(record["trajectory"])
+        is_known = known is not None and record["round"] <= known.row.n_rounds
+        check(is_known, "round", "that round has not been decided")
+        place = record["trajectory"], record["round"]
+        check(place not in self._voids, "round", "it is void already")
+        self._voids[place] = record["position"]
+        self._session.n_measurements += 1
+
+    def rounds(self) -> Rounds:
+        """Merge the rounds of all trajectories; their positions are 1 to n, but for those gone."""
+        parts, n = [*self._known.values()], self._session.n_rounds
+        positions = np.concatenate([np.zeros(0, np.int64), *(one.positions for one in parts)])
+        order = np.argsort(positions)
+        _check_positions(positions[order], n)
+        at = np.concatenate([np.zeros(0), *(one.times for one in parts)])
+        followed = [np.append(np.asarray(one.times)[1:], np.inf) for one in parts]
+        marks = b"".join(one.is_measured for one in parts)
+        return Rounds(
+            positions[order],
+            at[order],
+            np.concatenate([np.zeros(0), *followed])[order],
+            np.frombuffer(marks, np.bool_)[order],
+        )
+
+    def check_arrivals(self) -> None:
+        """Check that values and void decisions have positions 1 to n, but for those gone."""
+        found = [np.array(part.arrivals, np.int64) for part in self._known.values()]
+        together = np.concatenate([np.array([*self._voids.values()], np.int64), *found])
+        _check_positions(np.sort(together), self._session.n_measurements)
+
+    def rows(self, *, has_sums: bool) -> list[TrajectoryRow]:
+        """Return the rows of all trajectories, with what is dropped; `has_sums`: of the latter."""
+        session = self._session
+        if not session.dropped_to:
+            return [part.row for part in self._known.values()]
+        check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
+        rows, n_gone, n_less = [], 0, 0
+        for name, given in self._declared.items():
+            part = self._known.get(name)
+            row = TrajectoryRow(*NO_OWNER, name) if part is None else part.row
+            n_rounds, n, through = (given[count] for count in COUNTS)
+            check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
+            has_values = part is not None and len(part.arrivals) > 0
+            fits = row.n_measurements == n if has_values else row.n_measurements <= n
+            check(fits, "n_measurements", "not as many are there")
+            fits = row.measured_through <= through <= n_rounds
+            check(fits, "measured_through", "not as they are there")
+            n_gone += n_rounds if part is None else part.n_before
+            n_less += n - (0 if part is None else len(part.arrivals))
+            row.n_decisions = row.n_rounds = n_rounds
+            row.n_measurements, row.measured_through = n, through
+            row.last_at = max(row.last_at, given["last_at"])
+            rows.append(row)
+        # those of a trajectory that was erased later count, too, and have no record
+        fits = n_gone <= session.n_dropped_rounds
+        check(fits, "session.n_dropped_rounds", f"{n_gone} are")
+        fits = n_less <= session.n_dropped_measurements
+        check(fits, "session.n_dropped_measurements", f"{n_less} are")
+        session.n_trajectories = sum(row.n_decisions > 0 for row in rows)
+        return rows
+
+
+def _check_positions(found: Ints, n: int) -> None:
+    """Check that sorted positions are among 1 to n, each of them at most once.
+
+    They are as many as there must be, so that they are all where nothing is erased.
+    """
+    fits = not len(found) or (found[0] >= 1 and found[-1] <= n and np.all(np.diff(found) > 0))
+    check(bool(fits), "position", f"the positions are not 1 to {n}")

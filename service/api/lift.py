@@ -5,18 +5,16 @@ session has grown much since the last look, `n_behind` says how much is not in t
 background adds the rest.
 """
 
-from collections.abc import Callable
 from math import inf, isfinite
 from typing import Any
 
-from fastapi import Query, Request, Response
+from fastapi import Query
 
 from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums
 from service.api.answer_models import members_of, timestamp
-from service.api.routes import SESSION, Routes, read_session
-from service.api.runtime import service_of, tenant_of
+from service.api.routes import SESSION, Routes
 from service.lift.exact import nearest
 from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums
@@ -28,10 +26,10 @@ router = Routes(SESSION, tags=["estimates"])
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
 
-@router.serve("GET /lift", "What the agent earns beside its control group", LiftAnswer)
-async def get_lift(
-    session_id: str,
-    request: Request,
+@router.read("/lift", "What the agent earns beside its control group", LiftAnswer, before=sum_up)
+def get_lift(
+    reader: Reader,
+    session: SessionRow,
     effect: float | None = Query(
         None, description="a difference a round, to say how many more rounds would show it"
     ),
@@ -40,71 +38,55 @@ async def get_lift(
         description="take away variance that the model predicts; false if contexts depend on "
         "what was chosen before",
     ),
-) -> Response:
+) -> dict[str, Any]:
     """Compare the mean reward a round of the agent's trajectories with that of control.
 
     Trajectories are the units, of the default trajectory blocks of rounds. The interval may be
     looked at whenever one likes: it holds the truth at all looks together with probability 0.95.
     `rounds_to_go` is how many more measured rounds show an `effect` in 80 of 100 cases.
     """
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        row = sums_so_far(reader, session)
-        sums, trial = LiftSums.loads(row.sums), session.trial
-        found = sums.lift(trial, adjusts=adjust)
-        compared, reason, to_go = None, None, inf
-        if isinstance(found, Refusal):
-            reason = NO_HOLDOUT if not trial.share else str(found)
-        else:
-            compared = {**members_of(ComparedAnswer, found), "variance_taken": found.adjusted}
-            to_go = inf if effect is None else found.rounds_to_go(effect, sums.rounds)
-        return {
-            **{name: _group(sums.groups[name]) for name in GROUPS},
-            "lift": compared,
-            "reason": reason,
-            "rounds_to_go": to_go if isfinite(to_go) else None,
-            "planned_rounds": trial.planned_rounds,
-            "n_left_out": sums.n_left_out,
-            "n_behind": _behind(session, row),
-            "points": [_point(point) for point in sums.points],
-        }
-
-    return await _read_summed(request, session_id, answer)
+    row = sums_so_far(reader, session)
+    sums, trial = LiftSums.loads(row.sums), session.trial
+    outcome = sums.lift(trial, adjusts=adjust)
+    compared, reason, to_go = None, None, inf
+    if isinstance(outcome, Refusal):
+        reason = NO_HOLDOUT if not trial.share else str(outcome)
+    else:
+        compared = {**members_of(ComparedAnswer, outcome), "variance_taken": outcome.adjusted}
+        to_go = inf if effect is None else outcome.rounds_to_go(effect, sums.rounds)
+    return {
+        **{name: _group(sums.groups[name]) for name in GROUPS},
+        "lift": compared,
+        "reason": reason,
+        "rounds_to_go": to_go if isfinite(to_go) else None,
+        "planned_rounds": trial.planned_rounds,
+        "n_left_out": sums.n_left_out,
+        "n_behind": _behind(session, row),
+        "points": [_point(point) for point in sums.points],
+    }
 
 
-@router.serve("GET /shadow", "How the agent agrees with its caller", ShadowAnswer)
-async def get_shadow(session_id: str, request: Request) -> Response:
+@router.read("/shadow", "How the agent agrees with its caller", ShadowAnswer, before=sum_up)
+def get_shadow(reader: Reader, session: SessionRow) -> dict[str, Any]:
     """Compare what the agent chose with what the caller played, in rounds that the caller played.
 
     An action pays the sum of the lag weights times its score, all lags together.
     """
-
-    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        row = sums_so_far(reader, session)
-        shadow = LiftSums.loads(row.sums).shadow
-        n, record = shadow.n_scored, reader.installed(session)
-        expected: list[float | None] = [None, None]
-        if n and record is not None:
-            weight = float(sum(record.values["lag_weights"]))
-            expected = [weight * shadow.score / n, weight * shadow.agent_score / n]
-        return {
-            "n_rounds": shadow.n_rounds,
-            "agreement": shadow.n_agree / shadow.n_rounds if shadow.n_rounds else None,
-            "n_scored": n,
-            "expected_caller": expected[0],
-            "expected_agent": expected[1],
-            "n_behind": _behind(session, row),
-        }
-
-    return await _read_summed(request, session_id, answer)
-
-
-async def _read_summed(
-    request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
-) -> Response:
-    """Bring the session's sums up to date, then answer."""
-    await sum_up(service_of(request), (tenant_of(request), session_id))
-    return await read_session(request, session_id, answer)
+    row = sums_so_far(reader, session)
+    shadow = LiftSums.loads(row.sums).shadow
+    n, record = shadow.n_scored, reader.installed(session)
+    expected: list[float | None] = [None, None]
+    if n and record is not None:
+        weight = float(sum(record.values["lag_weights"]))
+        expected = [weight * shadow.score / n, weight * shadow.agent_score / n]
+    return {
+        "n_rounds": shadow.n_rounds,
+        "agreement": shadow.n_agree / shadow.n_rounds if shadow.n_rounds else None,
+        "n_scored": n,
+        "expected_caller": expected[0],
+        "expected_agent": expected[1],
+        "n_behind": _behind(session, row),
+    }
 
 
 def _group(sums: GroupSums) -> dict[str, Any]:

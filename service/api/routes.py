@@ -3,7 +3,7 @@
 Endpoints parse their bodies themselves, so FastAPI cannot derive all of the schema.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import Signature, signature
 from typing import Any, TypeVar
@@ -18,12 +18,13 @@ from clients.sdk.answers import ProblemAnswer
 from service.api.access import NEEDED, READER, WRITER
 from service.api.answer_models import model_of
 from service.api.body_parsing import BodyParser
-from service.api.runtime import service_of, tenant_of
+from service.api.runtime import Service, service_of, tenant_of
 from service.api.unions import REF, as_union
 from service.commands.sessions import unknown_session
-from service.session.records import SessionRow
+from service.session.records import SessionKey, SessionRow
 from service.storage.reader import Reader
 
+Before = Callable[[Service, SessionKey], Awaitable[object]]
 Reads = TypeVar("Reads", bound=Callable[..., dict[str, Any]])
 SESSION = "/v1/sessions/{session_id}"
 PARAMETERS = {
@@ -125,14 +126,19 @@ class Routes(APIRouter):
             **more,
         )
 
-    def read(self, path: str, summary: str, answer: Any) -> Callable[[Reads], Reads]:
+    def read(
+        self, path: str, summary: str, answer: Any, before: Before | None = None
+    ) -> Callable[[Reads], Reads]:
         """Declare a GET of a session by a function, which runs as `answer` of `read_session` does.
 
-        It takes a reader, the session, and the parameters of the path and the query.
+        It takes a reader, the session, and the parameters of the path and the query; `before` runs
+        first.
         """
 
         def declare(work: Reads) -> Reads:
             async def endpoint(session_id: str, request: Request, **parameters: Any) -> Response:
+                if before is not None:
+                    await before(service_of(request), (tenant_of(request), session_id))
                 return await read_session(request, session_id, partial(work, **parameters))
 
             first, own = (list(signature(one).parameters.values()) for one in (endpoint, work))

@@ -10,17 +10,9 @@ from service.commands.sweep import sweep
 from service.lift.steps import lift_sums_without
 from service.rounds.retention import measurements_left, rounds_left
 from service.rounds.timeline import timeline_of
-from service.session.records import (
-    COMMAND_LINE,
-    Actor,
-    HiddenRows,
-    KeptSumsRow,
-    SessionKey,
-    SessionRow,
-)
+from service.session.records import COMMAND_LINE, Actor, HiddenRows, SessionKey
 from service.session.rules import has_only_sums
 from service.storage.ports import Keys
-from service.storage.reader import Reader
 from service.writer.audit import note
 from service.writer.command import Command
 from service.writer.large_writes import refuse_erasing
@@ -69,7 +61,10 @@ class EraseTrajectory(Command[bool]):
         n_measurements = measurements_left(stored, session, trajectory)
         changes = timeline.without(key)
         if has_only_sums(session):  # dropped rows are in no place but these
-            sums = _sums_without(stored, session, self.trajectory)
+            # here: a server starts without what only fits need
+            from service.fits.past import sums_without
+
+            sums = sums_without(stored, session, self.trajectory)
             changes.sums += [] if sums is None else [sums]
         else:
             changes.dropped_sums.append(self.key)
@@ -86,14 +81,6 @@ class EraseTrajectory(Command[bool]):
         about = {"rounds": n_rounds, "measurements": n_measurements}
         note(uow, session.tenant, self.by, "trajectory_erased", session.id, **about)
         return True
-
-
-def _sums_without(
-    reader: Reader, session: SessionRow, trajectory: str
-) -> KeptSumsRow | None:  # a server starts without what only fits need
-    from service.fits.past import sums_without
-
-    return sums_without(reader, session, trajectory)
 
 
 def erase_trajectory(

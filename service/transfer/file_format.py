@@ -60,7 +60,7 @@ def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield the records of a session's file; the header is about `about`."""
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
-    texts = dict(zip(PARTS, session_values(about, tuple(PARTS)), strict=True))
+    texts = dict(zip(PARTS, session_values(tuple(PARTS))(about), strict=True))
     header |= {**texts, "schedule": parsed(texts["schedule"])}
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):

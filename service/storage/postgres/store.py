@@ -68,6 +68,7 @@ WAIT_FOR_READER_SECONDS = 5.0
 CHECK_SECONDS = 2.0  # between two looks at the settings, while there are commits
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
 CachedSessions = ByteBounded[SessionKey, tuple[int, SessionRow]]  # with their revisions
+new_values, changed_values = session_values(SESSION_COLUMNS), session_values(SESSION_UPDATES)
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
 
 
@@ -165,10 +166,10 @@ class PostgresTransaction(SqlTransaction):
             self._cache.remove(key)
             self._held.pop(key, None)
         for new in changes.new_sessions:
-            yield "insert_session", session_values(new, SESSION_COLUMNS)
+            yield "insert_session", new_values(new)
             self._held[new.key] = 1, new
         for key, session in changes.sessions.items():
-            yield "update_session", (*key, *session_values(session, SESSION_UPDATES))
+            yield "update_session", (*key, *changed_values(session))
         counts = {k: s for k, s in changes.counts.items() if k not in changes.sessions}
         if counts:
             yield "count_sessions", columns((*key, *counter_values(s)) for key, s in counts.items())

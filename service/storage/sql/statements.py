@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
@@ -80,13 +79,8 @@ def numbered(n: int) -> str:
     return ", ".join(f"${i}" for i in range(1, n + 1))
 
 
-def session_values(session: SessionRow, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return the stored values of the named columns of a session."""
-    return _stored(names)(session)
-
-
-@cache
-def _stored(names: tuple[str, ...]) -> Callable[[SessionRow], tuple[Any, ...]]:
+def session_values(names: tuple[str, ...]) -> Callable[[SessionRow], tuple[Any, ...]]:
+    """Return what makes the stored values of the named columns of a session."""
     texts = {name: f"{name}.text" for name in PARTS} | {"clock": "clock_text"}
     return attrgetter(*(texts.get(name, name) for name in names))
 

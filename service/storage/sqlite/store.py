@@ -53,6 +53,7 @@ from service.storage.sqlite.write_ahead_log import (
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
 N_CACHED_TRAJECTORIES = 65_536  # at most about 1 KB each
 BUSY_SECONDS = 5.0
+new_values, changed_values = session_values(SESSION_COLUMNS), session_values(CHANGING)
 IN_DOUBT = "a sync of the disk failed, and the file is not read again yet; nothing was written"
 # rows that a deleted session loses at once
 SESSION_TABLES = (
@@ -185,11 +186,11 @@ class SqliteTransaction(SqlTransaction):
             for place in [t for t in self._store.trajectories if t[:2] == key]:
                 del self._store.trajectories[place]
         for session in changes.new_sessions:
-            execute(SQL["insert_session"], session_values(session, SESSION_COLUMNS))
+            execute(SQL["insert_session"], new_values(session))
             self._keep(session)
             self._used.append(session.key)
         for key, session in changes.sessions.items():
-            execute(SQL["update_session"], (*key, *session_values(session, CHANGING)))
+            execute(SQL["update_session"], (*key, *changed_values(session)))
             if key in self._store.sessions:
                 self._keep(session)  # its names may have grown
 

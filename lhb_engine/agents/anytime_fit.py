@@ -8,7 +8,7 @@ import numpy as np
 
 from lhb_engine.agents.anytime_options import TOLD
 from lhb_engine.agents.fit_part import Part, too_little
-from lhb_engine.agents.form_choice import SHARED
+from lhb_engine.agents.form_choice import SHARED, KnownForm
 from lhb_engine.agents.form_fits import FormFits
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
@@ -32,6 +32,7 @@ WORSENED = " The rounds since the last fit were predicted badly: something may h
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 FEWEST_ROWS = 40  # that a fit after an alarm may use
+LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
 MOST_SMOOTH = 0.5  # of the draws: intervals are shown to hold for few lags alone
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 
@@ -94,6 +95,27 @@ class AnytimeFit:
         """The form of lag profiles that was told; None where the data choose."""
         return TOLD.get(self.options.profiles)
 
+    def _forms_by_halves(self) -> FormFits:
+        """Return the forms judged by the later half of the latest rows, fitted to the earlier half.
+
+        A first fit of a long history has no rows that an earlier one had not seen. With few rows
+        shared profiles decide until the next fit.
+        """
+        forms, rows, posterior = self._forms, self.rows, self._posterior
+        half, n_unknown = rows.n_rows // 2, rows.n_lags * rows.contexts.shape[1]
+        if 2 * half < LEAST_HISTORY or not forms.can_be_told_apart(half, n_unknown, self.horizon):
+            return forms
+        cut = int(np.median(rows.number[rows.number > 0]))
+        early = self._parts([1], cut).get(1)
+        fitted = early and forms.fitted(early, self.horizon, cut, *posterior(early), posterior)
+        if not fitted:
+            return forms
+        known = {name: KnownForm.from_json(form) for name, form in fitted.items()}
+        shared = replace(known[SHARED].predictor, last_round=cut)
+        judged = replace(forms, known=known).judged(later_rows(shared, rows))
+        # with levels a doubt would leave no intervals, and the next fit's rows speak of it, too
+        return forms if rows.levels and judged.in_use == SHARED else judged
+
     def _found(self) -> Estimate:
         """Return the estimate before the guard, in scaled units."""
         window = self.window
@@ -108,6 +130,8 @@ class AnytimeFit:
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
         first = self.first
         part = self._part(first)
+        if self.prediction is None and self._told is None:
+            self._forms = self._forms_by_halves()
         found, rho = self._posterior(part.data)
         if checked.get("alarm") and self._explains(found, rho):
             checked["alarm"] = False

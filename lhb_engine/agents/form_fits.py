@@ -38,9 +38,18 @@ class FormFits:
         """Judge the forms of an installed estimate by the rows after it."""
         found = prediction.forms if prediction else {}
         known = {name: KnownForm.from_json(form).in_units(units) for name, form in found.items()}
-        if later is not None:
-            known = {name: form.judged(known[SHARED], later) for name, form in known.items()}
-        return cls(known, best_form(known), prediction, n_features)
+        return cls(known, best_form(known), prediction, n_features).judged(later)
+
+    def judged(self, later: HeldOut | None) -> "FormFits":
+        """Return the forms judged by some rows that their fits had not seen, and which decides."""
+        if later is None:
+            return self
+        known = {name: form.judged(self.known[SHARED], later) for name, form in self.known.items()}
+        return replace(self, known=known, in_use=best_form(known))
+
+    def can_be_told_apart(self, n_rows: int, n_unknown: int, horizon: int) -> bool:
+        """Whether there are several features, not too many unknowns, and rows enough."""
+        return self.n_features > 1 and n_unknown <= MOST_UNKNOWNS and n_rows >= ROWS_A_LAG * horizon
 
     @property
     def are_in_doubt(self) -> bool:
@@ -81,9 +90,8 @@ class FormFits:
         `last` is the last round of the session that is used; `found` and its autocorrelation `rho`
         are of the form in use. None with few rows, many unknowns or one feature.
         """
-        unknown = data.n_lags * found.draws[0].shape[1]
-        few = data.n_rows < ROWS_A_LAG * horizon
-        if self.n_features == 1 or unknown > MOST_UNKNOWNS or few:
+        n_unknown = data.n_lags * found.draws[0].shape[1]
+        if not self.can_be_told_apart(data.n_rows, n_unknown, horizon):
             return None
         out = {}
         until = last + data.n_rows

@@ -148,6 +148,25 @@ def test_the_form_is_that_of_the_world(kind):
     assert told.regret[-1] < 0.6 * plain.regret[-1]
 
 
+@pytest.mark.parametrize("kind", [LongHorizonEnvironment, Clickbait])
+def test_the_first_fit_of_a_long_history_judges_by_its_halves(kind):
+    """No earlier fit was there to predict rows; shared profiles of clickbait point elsewhere."""
+    world = kind.draw(dim=5, horizon=24, n_arms=10, noise=0.3, pattern="flat", sparsity=5, seed=3)
+    past = history_of(simulate("uniform", world, n_rounds=1500, seed=3))
+    of_truth, forms = {}, {}
+    for profiles in ("chosen", "shared"):
+        agent = make_agent("anytime", dim=5, horizon=24, profiles=profiles)
+        found = agent.fit(past.over(FitWindow(1, 1, 1500, 24, 1500)))
+        of_truth[profiles] = found.theta @ world.theta / np.linalg.norm(world.theta)
+        forms[profiles] = found.form
+    if kind is LongHorizonEnvironment:
+        assert forms["chosen"] == "shared"
+        assert of_truth["chosen"] == of_truth["shared"]
+        return
+    assert forms["chosen"] != "shared"
+    assert of_truth["shared"] < 0.7 < 0.95 < of_truth["chosen"]
+
+
 def test_who_knows_that_each_has_its_own_has_them_from_the_first_fit_on():
     """No other form is fitted; intervals and findings are those of own profiles."""
     world = Clickbait.draw(

@@ -60,11 +60,59 @@ export function bandOver(x, y) {
   ], undefined, { bands: [{ series: [3, 2], fill: color("--band") }] }), columns, host)
 }
 
+const TONES = ["--one", "--two", "--three", "--four"]
+
+// A line a feature, each in a band where there are any: columns are [xs, ...values, ...lows, ...highs].
+export function profileLines(x, y, names) {
+  const n = names.length
+  const tone = i => color(TONES[i % TONES.length])
+  return host => columns => {
+    const ends = columns.slice(1 + n)
+    const shade = plot => ends.length && names.forEach((_, i) => drawBand(plot, columns[0], ends[i], ends[n + i], `${tone(i)}26`))
+    const all = columns.slice(1).flat(), room = ((Math.max(0, ...all) - Math.min(0, ...all)) || 1) * 0.05
+    return new uPlot(options(host, x, y, names.map((label, i) => ({
+      label, stroke: tone(i), width: 1.8, dash: i < TONES.length ? undefined : [6, 4], points: { show: columns[0].length < 3 },
+    })), undefined, {
+      hooks: { drawClear: [shade] },
+      scales: { x: { time: false }, y: { range: [Math.min(0, ...all) - room, Math.max(0, ...all) + room] } },
+    }), columns.slice(0, 1 + n), host)
+  }
+}
+
+function drawBand(plot, xs, low, high, fill) {
+  const at = (x, y) => [plot.valToPos(x, "x", true), plot.valToPos(y, "y", true)]
+  plot.ctx.save()
+  plot.ctx.fillStyle = fill
+  plot.ctx.beginPath()
+  for (const [i, x] of xs.entries()) plot.ctx.lineTo(...at(x, high[i]))
+  for (const [i, x] of [...xs.entries()].reverse()) plot.ctx.lineTo(...at(x, low[i]))
+  plot.ctx.fill()
+  plot.ctx.restore()
+}
+
+// Two bars beside each other, with intervals where there are any: columns are
+// [xs, ones, others, low and high of the ones, low and high of the others].
+export function barPairs(x, y, names) {
+  const size = [0.35, 40]
+  return host => (columns, labels) => {
+    const ends = columns.slice(3), all = columns.slice(1).flat().filter(Number.isFinite)
+    const low = Math.min(0, ...all), high = Math.max(0, ...all), room = (high - low || 1) * 0.06
+    const beside = plot => Math.min(size[0] * (plot.valToPos(1, "x", true) - plot.valToPos(0, "x", true)), size[1] * devicePixelRatio) / 2
+    const whiskers = plot => ends.length && [-1, 1].forEach((side, i) => drawWhiskers(plot, side * beside(plot), ...ends.slice(2 * i, 2 * i + 2)))
+    return new uPlot(options(host, x, y, names.map((label, i) => ({
+      label, stroke: color(TONES[i]), fill: `${color(TONES[i])}40`, paths: uPlot.paths.bars({ size, align: 2 * i - 1 }), points: { show: false },
+    })), labels, {
+      hooks: { draw: [whiskers] },
+      scales: { x: { time: false, range: [-0.6, columns[0].length - 0.4] }, y: { range: [low - (low < 0 ? room : 0), high + room] } },
+    }), columns.slice(0, 3), host)
+  }
+}
+
 // Bars with intervals, where there are any: columns are [xs, ys, low, high].
 export function barsOver(x, y) {
   return host => (columns, labels) => {
     const hasBand = columns.length === 4
-    const whiskers = { hooks: { draw: [plot => hasBand && drawWhiskers(plot)] } }
+    const whiskers = { hooks: { draw: [plot => hasBand && drawWhiskers(plot, 0, ...columns.slice(2))] } }
     const shown = { label: y, stroke: color("--one"), fill: color("--band"), paths: bars, points: { show: false } }
     const band = hasBand ? [{ label: "from", stroke: "transparent" }, { label: "to", stroke: "transparent" }] : []
     for (const one of band) one.points = { show: false }
@@ -78,15 +126,14 @@ export function barsOver(x, y) {
   }
 }
 
-function drawWhiskers(plot) {
-  const [xs, , low, high] = plot.data
+function drawWhiskers(plot, beside, low, high) {
   plot.ctx.save()
   plot.ctx.strokeStyle = color("--ink")
   plot.ctx.lineWidth = Math.max(1, devicePixelRatio)
   plot.ctx.beginPath()
-  xs.forEach((x, i) => {
+  plot.data[0].forEach((x, i) => {
     if (low[i] === null || high[i] === null) return
-    const at = plot.valToPos(x, "x", true)
+    const at = plot.valToPos(x, "x", true) + beside
     const [from, to] = [low[i], high[i]].map(value => plot.valToPos(value, "y", true))
     plot.ctx.moveTo(at, from)
     plot.ctx.lineTo(at, to)

@@ -7,6 +7,7 @@ import { dataFacts } from "./data.js"
 import { badge, features, loading, make, number, state, table, time } from "./dom.js"
 import { liftCard } from "./lift.js"
 import { barsOver, lines, plotCard, withIntervals } from "./plots.js"
+import { profilesCard } from "./profiles.js"
 import { ago, howSoon } from "./units.js"
 
 const LAST_FITS = 8
@@ -66,8 +67,9 @@ function layout(session) {
   const quality = make("section", { class: "card" }, make("h2", {}, "Data"))
   const lift = liftCard(name)
   const beside = besidesCard()
+  const profiles = profilesCard(name, session.clock)
   const nodes = [title, status, advice, live, facts,
-    make("div", { class: "grid" }, rewards.node, lift.node, lags.node, theta.node, explored.node, credit.node, beside.node, quality, fits)]
+    make("div", { class: "grid" }, rewards.node, lift.node, lags.node, theta.node, profiles.node, explored.node, credit.node, beside.node, quality, fits)]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
   let learned = [], labels = features(session), newest = 0, done = [], isFollowing = true
   const showFit = i => {
@@ -81,6 +83,7 @@ function layout(session) {
     lags.say([howSoon(fit.lag_weights, session.clock), fit.reason, intervals && WHISKERS, fit.no_intervals].filter(Boolean).join(" "))
     theta.say(intervals ? WHISKERS : "")
     beside.show(fit, session)
+    profiles.show(fit, labels)
   }
   history.addEventListener("input", () => {
     isFollowing = Number(history.value) === learned.length

@@ -19,6 +19,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with Client(address) as client:
             log_learners(client)
             play_hours(client)
+            log_clickbait(client)
         yield address
 
 
@@ -44,6 +45,22 @@ def log_learners(client: Client) -> None:
             covariates={"noise": noise},
         )
     session.decide(chosen[:3], trajectory="learner-00")
+
+
+def log_clickbait(client: Client) -> None:
+    """Clickbait pays at once and costs later; depth pays later. The first fit knows."""
+    settings = {"features": ["depth", "clickbait"], "refit": "blocking", "seed": 1}
+    session = client.create_session("clickbait", dim=2, horizon=8, **settings)
+    numbers = random.Random(1)
+    shown = [[numbers.uniform(-1, 1), numbers.uniform(-1, 1)] for _ in range(600)]
+    rewards = [
+        one[1]
+        + sum(0.25 * depth - 0.3 * bait for depth, bait in shown[max(0, i - 5) : i])
+        + numbers.gauss(0, 0.3)
+        for i, one in enumerate(shown)
+    ]
+    session.history(shown, rewards)
+    session.decide(shown[:3])
 
 
 def play_hours(client: Client) -> None:
@@ -83,6 +100,34 @@ def test_credit_is_shown_of_the_trajectory_that_is_chosen(page: Page, url: str) 
     choice.select_option("learner-07")
     expect(first.locator("td").first).to_have_text("30")
     assert "20 of 24 trajectories are listed" in page.inner_text("main")
+
+
+def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/clickbait")
+    profiles = page.locator("section", has=page.get_by_role("heading", name="Lag profiles"))
+    profiles.locator(".uplot").wait_for()
+    sums = page.locator("section", has=page.get_by_role("heading", name="Now and later"))
+    with page.expect_download() as download:
+        sums.get_by_role("button", name="CSV").click()
+    head, *rows = download.value.path().read_text().splitlines()
+    assert head == "feature,now,later,now low,now high,later low,later high"
+    for row in rows:
+        name, *numbers = row.split(",")
+        now, later, now_low, now_high, later_low, later_high = map(float, numbers)
+        true = {"depth": (0.0, 1.25), "clickbait": (1.0, -1.5)}[name]
+        assert now_low - 0.05 < now < now_high + 0.05
+        assert later_low - 0.05 < later < later_high + 0.05
+        assert abs(now - true[0]) < 0.15
+        assert abs(later - true[1]) < 0.3
+    assert "Bands: 95% intervals." in profiles.inner_text()
+    by_feature = page.get_by_role("table", name="Credit by feature").locator("tbody tr")
+    assert [row.split("\t")[0] for row in by_feature.all_inner_texts()] == ["depth", "clickbait"]
+    with Client(url) as client:
+        [_, clickbait] = client.session("clickbait").credit_by_feature()["items"]
+    assert clickbait["at_once"] * clickbait["later"] < 0
+    page.goto(f"{url}/#/sessions/learners")
+    page.get_by_role("heading", name="What moves the reward besides").wait_for()
+    assert not page.get_by_role("heading", name="Lag profiles").is_visible()
 
 
 def test_a_session_with_a_clock_counts_slots(page: Page, url: str) -> None:

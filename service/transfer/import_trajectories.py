@@ -1,6 +1,6 @@
 """The trajectories of a file together: positions, and what is known of rounds that are dropped."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,17 +69,17 @@ class Trajectories:
         return part
 
     def of_value(self, record: Record) -> FileTrajectory:
-        """Return a measurement's trajectory; where rounds are dropped, values are, too."""
+        """Return a measurement's trajectory; where some are dropped, its number is the file's."""
         name, session = record["trajectory"], self._session
         part = self._known.get(name)
         if part is None and timeline_of(session).has_values_alone(name):
             part = self._known[name] = FileTrajectory(TrajectoryRow(*NO_OWNER, name))
         if part is None:
             raise InvalidRecord("trajectory", "no decision was taken in it")
-        if session.dropped_to and not part.arrivals:
-            number: Any = record.get("number")
-            check(type(number) is int and 1 <= number <= 2**53, "number", "it is no count")
-            part.row.n_measurements = number - 1
+        if session.dropped_to:
+            number, n = record.get("number"), part.row.n_measurements
+            check(type(number) is int and n < number <= 2**53, "number", f"after {n} comes another")
+            part.row.n_measurements = int(number or 1) - 1
         return part
 
     def void(self, record: Record) -> None:
@@ -126,11 +126,8 @@ class Trajectories:
             row = TrajectoryRow(*NO_OWNER, name) if part is None else part.row
             n_rounds, n, through = (given[count] for count in COUNTS)
             check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
-            has_values = part is not None and len(part.arrivals) > 0
-            fits = row.n_measurements == n if has_values else row.n_measurements <= n
-            check(fits, "n_measurements", "not as many are there")
-            fits = row.measured_through <= through <= n_rounds
-            check(fits, "measured_through", "not as they are there")
+            fits = row.n_measurements <= n and row.measured_through <= through <= n_rounds
+            check(fits, "n_measurements", "fewer than there are")
             n_gone += n_rounds if part is None else part.n_before
             n_less += n - (0 if part is None else len(part.arrivals))
             row.n_decisions = row.n_rounds = n_rounds

@@ -15,9 +15,10 @@ import numpy as np
 
 from benchmarks.regret_scoreboard import BOARD, LIFE, World
 from benchmarks.worlds import measured
-from lhb_engine.agents import Agent, make_agent, summed_fit
+from lhb_engine.agents import Agent, make_agent, summed_past
 from lhb_engine.agents.anytime import Anytime
-from lhb_engine.agents.summed_fit import SummedFit
+from lhb_engine.agents.anytime_fit import AnytimeFit
+from lhb_engine.agents.summed_past import SummedPast
 from lhb_engine.design import aligned_rounds
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
@@ -91,8 +92,8 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
         latest, window = align(history.since(n_rows - LATEST + 1)), history.window
         assert window is not None
         assert isinstance(agent, Anytime)
-        again = partial(SummedFit, agent, window, latest, sums)
-        whole = _timed(lambda: _direction(again().estimate()), 3)[0]
+        past = partial(SummedPast, agent, window, latest, sums)
+        whole = _timed(lambda: _direction(AnytimeFit(agent, past()).estimate()), 3)[0]
     seconds, found = _timed(lambda: fit(moments), 3)
     return {
         "horizon": horizon,
@@ -195,8 +196,8 @@ def _reading_told_apart() -> Iterator[dict[str, float]]:
         return call
 
     places: Sequence[tuple[Any, str]] = (
-        *((aligned_rounds, "align"), (summed_fit, "align")),
-        *((summed_fit, "session_sums"), (fit_data, "session_moments")),
+        *((aligned_rounds, "align"), (summed_past, "align")),
+        *((summed_past, "session_sums"), (fit_data, "session_moments")),
     )
     before = [getattr(module, name) for module, name in places]
     for (module, name), function in zip(places, before, strict=True):

@@ -159,7 +159,8 @@ class Anytime(Agent):
         the fit has to be without `kept`.
         """
         from lhb_engine.agents.anytime_fit import AnytimeFit
-        from lhb_engine.agents.summed_fit import SummedFit, sums_of
+        from lhb_engine.agents.fit_past import RowsPast
+        from lhb_engine.agents.summed_past import SummedPast, sums_of
         from lhb_engine.design.aligned_rounds import align
 
         assert history.window is not None
@@ -169,9 +170,9 @@ class Anytime(Agent):
         if found is None:
             if kept is not None:
                 raise NeedsAllRows
-            return AnytimeFit(self, window, align(history)).estimate(), None
+            return AnytimeFit(self, RowsPast(self, window, align(history))).estimate(), None
         latest, sums = found
-        return SummedFit(self, window, latest, sums).estimate(), sums
+        return AnytimeFit(self, SummedPast(self, window, latest, sums)).estimate(), sums
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""

@@ -2,22 +2,21 @@
 
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lhb_engine.agents.anytime_options import TOLD
-from lhb_engine.agents.fit_part import Part, too_little
+from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.agents.form_choice import SHARED, KnownForm
 from lhb_engine.agents.form_fits import FormFits
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.moments import RowMoments
-from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate, LagForm
-from lhb_engine.history import FitWindow, Floats
+from lhb_engine.history import Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
-from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
+from lhb_engine.posterior.fit_data import FitData, later_rows
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_posterior import profile_posterior
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
-FEWEST_ROWS = 40  # that a fit after an alarm may use
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
 MOST_SMOOTH = 0.5  # of the draws: intervals are shown to hold for few lags alone
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
@@ -40,15 +38,12 @@ ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 class AnytimeFit:
     """One fit, with the agent's state at the round when it is due; the agent is not changed."""
 
-    def __init__(self, agent: "Anytime", window: FitWindow, rows: AlignedRounds) -> None:
-        self.window = window
+    def __init__(self, agent: "Anytime", past: RowsPast) -> None:
+        self.past, self.rows, self.window = past, past.rows, past.window
+        self.units, self.prediction = past.units, past.prediction
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
         self.theta, self.candidates, self.dim = agent.theta, agent.candidates, agent.dim
-        self.units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
-        self.rows = self.units.of(rows)
-        self.prediction = agent.prediction and agent.prediction.in_units(self.units)
-        self.first = self.prediction.since_round if self.prediction else 1
 
     def estimate(self) -> Estimate:
         """Return the new estimate in the user's units; status `zero` if the guard refuses it.
@@ -57,7 +52,7 @@ class AnytimeFit:
         estimate on the rows since the last fit.
         """
         found = self._found()
-        new, since = Predictor.of(found), self._since
+        new, since = Predictor.of(found), self.past.later
         if new and since and since.is_better_than(new, self.settings.guard):
             found = replace(
                 found,
@@ -76,14 +71,9 @@ class AnytimeFit:
         return self.units.restore(found)
 
     @cached_property
-    def _since(self) -> HeldOut | None:
-        """The rows since the installed estimate's fit; None if there are none."""
-        return later_rows(self.prediction, self.rows) if self.prediction else None
-
-    @cached_property
     def _forms(self) -> FormFits:
         """The forms of lag profiles, judged by the rows since they were fitted."""
-        return self._forms_of(self._since)
+        return self._forms_of(self.past.later)
 
     def _forms_of(self, later: HeldOut | None) -> FormFits:
         """Return the forms, and which decides: the one that was told, or the best."""
@@ -106,7 +96,7 @@ class AnytimeFit:
         if 2 * half < LEAST_HISTORY or not forms.can_be_told_apart(half, n_unknown, self.horizon):
             return forms
         cut = int(np.median(rows.number[rows.number > 0]))
-        early = self._parts([1], cut).get(1)
+        early = self.past.parts({1}, cut, 0).get(1)
         fitted = early and forms.fitted(early, self.horizon, cut, *posterior(early), posterior)
         if not fitted:
             return forms
@@ -119,17 +109,18 @@ class AnytimeFit:
     def _found(self) -> Estimate:
         """Return the estimate before the guard, in scaled units."""
         window = self.window
-        covered = self._covered()
+        covered = self.past.covered()
         zero = np.zeros(window.n_lags)
-        reason = self._too_little()
+        reason = self.past.too_little()
         if reason:
             return Estimate("insufficient_data", zero, message=reason, **covered)
-        checked = self._since.check(self._old_draws) if self._since else {}
+        later = self.past.later
+        checked = later.check(self._old_draws) if later else {}
         if checked and self._is_young() and not checked["alarm"]:
             message = "The direction predicts as well as it should: it stays."
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
-        first = self.first
-        part = self._part(first)
+        first = self.past.first
+        part = self.past.part(first)
         if self.prediction is None and self._told is None:
             self._forms = self._forms_by_halves()
         found, rho = self._posterior(part.data)
@@ -140,7 +131,7 @@ class AnytimeFit:
             asked = None if self.rows.levels else self.prediction
             level = level_gain(asked, self.rows) if asked else None
             whole, first = first, self._look_back(first, level)
-            part = self._part(first)
+            part = self.past.part(first)
             found, rho = self._posterior(part.data)
             checked["alarm"] = level is None or first > whole
         if first > window.first:
@@ -205,25 +196,6 @@ class AnytimeFit:
             **covered,
         )
 
-    def _covered(self) -> dict[str, Any]:
-        """Return what the estimate says of its rows."""
-        return {
-            "n_rows": self.rows.n_rows,
-            "n_missing": self.rows.n_missing,
-            "first_round": self.window.first,
-            "last_round": self.window.last,
-        }
-
-    def _too_little(self) -> str:
-        """Return why the rows cannot be fitted; empty if they can."""
-        return too_little(self.rows)
-
-    def _part(self, first: int) -> Part:
-        """Return the rows from the session's round `first` on."""
-        some = first > self.window.first
-        rows = self.rows.rows(first, self.window.last) if some else self.rows
-        return Part(fit_data(rows), rows)
-
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
@@ -234,7 +206,9 @@ class AnytimeFit:
         if self._forms.in_use != old.form:
             return False
         is_late = old.last_round >= self.settings.early * self.horizon
-        fresh = old.n_rows > 0 and self._covered()["n_rows"] >= self.settings.renewed * old.n_rows
+        fresh = (
+            old.n_rows > 0 and self.past.covered()["n_rows"] >= self.settings.renewed * old.n_rows
+        )
         return is_late and due < self.settings.renewed * old.last_round and not fresh
 
     def _explains(self, found: Posterior, rho: float) -> bool:
@@ -242,10 +216,18 @@ class AnytimeFit:
 
         Then the installed estimate was wrong, and nothing has to have changed.
         """
-        assert self.prediction is not None
-        later = self.rows.number > self.prediction.last_round
-        squares = self._squares(found, rho)[later]
-        return bool(squares.mean() <= alarm_limit(len(squares)) * self.prediction.noise**2)
+        old, later = self.prediction, self.past.later
+        assert old is not None
+        assert later is not None
+        new = replace(
+            old,
+            theta=found.theta,
+            lag_weights=found.weights,
+            intercept=float(found.effects[0]),
+            effects=found.effects[1:],
+            autocorrelation=old.autocorrelation if self.rows.levels else rho,
+        )
+        return later.product(new, new) <= alarm_limit(later.n_rows) * old.noise**2
 
     def _squares(self, found: Posterior, rho: float, level: float | None = None) -> Floats:
         """Return the squares of the one-step prediction errors, (n_places,).
@@ -268,7 +250,7 @@ class AnytimeFit:
         rows, and where a level explains these, about that level. A shorter window must be better
         by a standard error.
         """
-        cut, parts = self._earlier_parts(first)
+        cut, parts = self.past.earlier_parts(first)
         later = np.flatnonzero(self.rows.number > cut)
         best: int = min(parts, default=first)
         least = None
@@ -281,36 +263,6 @@ class AnytimeFit:
                     continue
             best, least = start, squares
         return best
-
-    def _earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
-        """Return the round after which rows are held out, and earlier rows by their first round."""
-        assert self.prediction is not None
-        cut = self._cut(self.prediction.last_round)
-        starts, back = {1, first}, cut // 2
-        while back >= self._fewest:
-            starts.add(cut - back + 1)
-            back //= 2
-        return cut, self._parts(sorted(starts), cut)
-
-    def _cut(self, since: int) -> int:
-        """Return the middle of the rounds after `since`, up to the newest row if that is older."""
-        last, newest = self.window.last, int(self.rows.number.max())
-        cut = last - (last - since) // 2
-        return cut if cut < newest else newest - max(1, (newest - since) // 2)
-
-    def _parts(self, starts: list[int], cut: int) -> dict[int, FitData]:
-        """Return the rows from each start up to `cut`, where they are enough for a fit."""
-        found = {}
-        for start in starts:
-            inside = (self.rows.number >= start) & (self.rows.number <= cut)
-            if inside.any() and not too_little(rows := self.rows.only(inside)):
-                found[start] = fit_data(rows)
-        return found
-
-    @property
-    def _fewest(self) -> int:
-        """Fewest rounds that a fit after an alarm may use."""
-        return max(FEWEST_ROWS, 8 * int(self.rows.contexts.shape[1]))
 
     def _posterior(self, data: FitData, form: LagForm | None = None) -> tuple[Posterior, float]:
         """Return the posterior from some rows, and the rho of the noise that it assumes.
@@ -349,7 +301,7 @@ class AnytimeFit:
         """Draw theta and w again from the rows of the installed estimate's fit, for D of (7.12)."""
         assert self.prediction is not None
         old = self.prediction
-        data = self._seen() if old.form == SHARED else self._seen().summed()
+        data = self.past.seen() if old.form == SHARED else self.past.seen().summed()
         return self._sample(
             data.whitened(old.autocorrelation),
             due=old.last_round,
@@ -357,8 +309,3 @@ class AnytimeFit:
             start=old.theta,
             weights=old.lag_weights,
         ).draws
-
-    def _seen(self) -> FitData:
-        """Return the rows that the installed estimate's fit used."""
-        assert self.prediction is not None
-        return fit_data(self.rows.rows(1, self.prediction.last_round))

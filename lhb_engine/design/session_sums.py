@@ -56,15 +56,13 @@ class SessionSums:
     """The moments of a fit's rows, and what is to be kept of them.
 
     `seen` are those of the rows that the installed estimate's fit used and that stand.
-    `total_stays` and `seen_stays`: no context of the rows of all, and of these, can change any
-    more. Else the next fit adds these rows up again.
+    `total_stays`: no context of the rows can change any more. Else the next fit adds them up again.
     """
 
     total: SquareSums
     seen: SquareSums | None
     kept: KeptSums
     total_stays: bool = True
-    seen_stays: bool = True
 
     def after(self, installs: bool) -> KeptSums:
         """Return what is kept after the fit, which may have installed its own estimate."""
@@ -76,42 +74,11 @@ class SessionSums:
         return None if self.seen is None else self.total - self.seen
 
 
-def session_sums(
-    rows: AlignedRounds,
-    first: int,
-    last: int,
-    seen: Seen | None,
-    kept: KeptSums | None,
-    unsettled: int,
-    settled_round: int | None = None,
-) -> SessionSums:
-    """Add up the rows of a session from round `first` on; equal to the bit with `kept` and without.
-
-    With `kept`, of an earlier fit with the same `first`, `rows` are at least those beyond its
-    settled ones, the rows that are pairs with them, and those of their levels. Without, they are
-    all rows.
-
-    `unsettled` is the number of the first measurement that is no row and may become one.
-    `settled_round` is the last round whose context is sure to stay; by default all do. Until the
-    rows of the installed estimate's fit (`seen`) are sure to stay, only grains that it used are
-    settled.
-    """
-    n_settled = kept.n_settled if kept else 0
-    running = _Running(_zero(rows)) if kept is None else _Running(kept.settled, kept.seen)
-    stop = max(unsettled - 1, n_settled) // moment_sums.GRAIN
-    begin = first if (rows.number >= first).any() else 1
-    stays = _stays(seen, settled_round)
-    stop = running.add(rows, begin, (n_settled, NEVER), stop, seen, only_seen=not stays)
-    known = (None, None) if seen is None else (running.seen, running.seen_to_keep)
-    whole = KeptSums(first, last, stop * moment_sums.GRAIN, running.settled, known[1])
-    return SessionSums(running.total, known[0], whole, settled_round is None, stays)
-
-
 class Slice(NamedTuple):
     """The rows of consecutive measurements of a session, in order of arrival, with those beside.
 
     Beside them are the rows that are pairs with them, and those of their levels. `stop` is the
-    number of the last measurement: a multiple of the grain, but for the session's last slice.
+    number of the last measurement: a multiple of the grain, or `NEVER` for all that there are.
     `unsettled` is the number of the first measurement after the slice before that is no row and may
     become one; more than `stop` if there is none in the slice.
     """
@@ -121,24 +88,34 @@ class Slice(NamedTuple):
     unsettled: int
 
 
-def sums_of_slices(
+def session_sums(
     slices: Iterable[Slice],
     first: int,
     last: int,
     seen: Seen | None,
+    kept: KeptSums | None = None,
     settled_round: int | None = None,
-) -> KeptSums | None:
-    """Add up the rows of a session slice by slice, so that they need not be there all at once.
+) -> SessionSums | None:
+    """Add up the rows of a session from round `first` on; equal to the bit whatever was kept.
 
-    Slices come from the session's first measurement on; no more are taken than are needed. With the
-    result `session_sums` finds what it finds from all rows, to the bit. None without a slice.
+    Rows need not be there all at once: slices come from the first measurement on, or from the first
+    that `kept` lacks, of an earlier fit with the same `first`. No more are taken than are needed
+    for what is to be kept, which another call goes on from. None without a slice.
+
+    `settled_round` is the last round whose context is sure to stay; by default all do. Until the
+    rows of the installed estimate's fit (`seen`) are sure to stay, only grains that it used are
+    settled.
     """
-    running, n_settled, after, is_settled = None, 0, 0, True
-    stays = _stays(seen, settled_round)
+    running, after = None, 0 if kept is None else kept.n_settled
+    n_settled, is_settled = after, True
+    stays = seen is None or settled_round is None or seen.last <= settled_round
     for rows, stop, unsettled in slices:
-        running = running or _Running(_zero(rows))
-        whole = (min(unsettled, stop + 1) - 1) // moment_sums.GRAIN if is_settled else 0
-        whole = running.add(rows, first, (after, stop), whole, seen, only_seen=not stays)
+        if running is None:
+            running = _Running(_zero(rows)) if kept is None else _Running(kept.settled, kept.seen)
+        begin = first if stop < NEVER or (rows.number >= first).any() else 1
+        whole = max(min(unsettled, stop + 1) - 1, n_settled) // moment_sums.GRAIN
+        whole = whole if is_settled else 0
+        whole = running.add(rows, begin, (after, stop), whole, seen, only_seen=not stays)
         if is_settled:
             n_settled = whole * moment_sums.GRAIN
             is_settled = unsettled > stop and n_settled == stop
@@ -148,12 +125,9 @@ def sums_of_slices(
     if running is None:
         return None
     known = running.seen_to_keep if stays and seen is not None else None
-    return KeptSums(first, last, n_settled, running.settled, known)
-
-
-def _stays(seen: Seen | None, settled_round: int | None) -> bool:
-    """Return whether the rows of the installed estimate's fit are sure to stay."""
-    return seen is None or settled_round is None or seen.last <= settled_round
+    keep = KeptSums(first, last, n_settled, running.settled, known)
+    used = None if seen is None else running.seen
+    return SessionSums(running.total, used, keep, settled_round is None)
 
 
 class _Running:

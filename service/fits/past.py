@@ -11,7 +11,7 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
-from lhb_engine.agents.summed_fit import kept_sums, sums_from_bytes
+from lhb_engine.agents.summed_past import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.estimate import Estimate
@@ -212,7 +212,7 @@ def sums_to_keep(sums: SessionSums, session: SessionRow, anew: int, *, is_new: b
     is that of `PreparedFit`.
     """
     kept = sums.kept
-    seen = kept.seen.to_bytes() if kept.seen is not None and sums.seen_stays else None
+    seen = None if kept.seen is None else kept.seen.to_bytes()
     blobs = kept.settled.to_bytes(), sums.total.to_bytes() if sums.total_stays else None, seen
     place = 0 if is_new else session.estimate, kept.first, kept.last, kept.n_settled
     assert session.schedule.current is not None

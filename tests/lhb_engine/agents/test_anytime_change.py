@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import anytime_fit, make_agent
+from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
@@ -75,9 +76,8 @@ def test_where_nothing_changes_all_rounds_count():
         assert estimate.first_round == 1
         assert "since_round" not in estimate.diagnostics
     agent = agent_after(past, 300)
-    assert (
-        anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))))._look_back(1) == 1
-    )
+    rows = RowsPast(agent, window(700), align(past.over(window(700))))
+    assert anytime_fit.AnytimeFit(agent, rows)._look_back(1) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -88,8 +88,9 @@ def test_an_estimate_that_was_wrong_is_no_change_of_the_world(seed):
     assert agent.prediction is not None
     wrong = THETA + 0.6 * np.linalg.svd(THETA[np.newaxis])[2][-1]
     agent.prediction = replace(agent.prediction, theta=wrong / np.linalg.norm(wrong))
-    fit = anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))))
-    assert fit._since.check(fit._old_draws)["alarm"]  # the check alone cannot tell
+    rows = RowsPast(agent, window(700), align(past.over(window(700))))
+    fit = anytime_fit.AnytimeFit(agent, rows)
+    assert fit.past.later.check(fit._old_draws)["alarm"]  # the check alone cannot tell
     estimate = fit.estimate()
     assert estimate.diagnostics["alarm"] is False
     assert estimate.first_round == 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import anytime_fit, make_agent
+from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior import walking_level
@@ -107,7 +108,7 @@ def test_the_level_follows_rows_in_the_order_of_the_session():
 def fit_of(past):
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     agent.install(agent.fit(past.over(FitWindow(1, 1, FITTED, HORIZON, FITTED))))
-    return anytime_fit.AnytimeFit(agent, past.window, align(past))
+    return anytime_fit.AnytimeFit(agent, RowsPast(agent, past.window, align(past)))
 
 
 def test_no_alarm_is_raised_where_a_level_walks():
@@ -115,9 +116,9 @@ def test_no_alarm_is_raised_where_a_level_walks():
     alarms = unexplained = 0
     for seed in range(12):
         fit = fit_of(played(n=380, seed=seed, step=0.04))
-        if not fit._since.check(fit._old_draws)["alarm"]:
+        if not fit.past.later.check(fit._old_draws)["alarm"]:
             continue
-        unexplained += not fit._explains(*fit._posterior(fit._part(1).data))
+        unexplained += not fit._explains(*fit._posterior(fit.past.part(1).data))
         alarms += fit.estimate().diagnostics["alarm"]
     assert unexplained >= 3
     assert alarms <= 1

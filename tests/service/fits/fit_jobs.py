@@ -7,7 +7,7 @@ from pathlib import Path
 
 import service.fits.past
 import service.rounds.history
-from lhb_engine.agents import summed_fit as summed_fit_of_engine
+from lhb_engine.agents import summed_past as summed_fit_of_engine
 from service.base.problems import ProblemCode, Unavailable
 from service.fits.job import in_idle_time, run_fit
 from service.rounds import slot_sums

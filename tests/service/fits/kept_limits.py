@@ -4,13 +4,20 @@ import pytest
 
 import service.fits.past
 import service.rounds.retention
-from lhb_engine.agents import summed_fit
+from lhb_engine.agents import summed_past
 from lhb_engine.design import moment_sums
 from lhb_engine.diagnostics import findings
 from service.rounds import history, slot_history
 
 # each has taken LATEST from lhb_engine.history as it was imported
-READERS = (summed_fit, history, slot_history, service.fits.past, findings, service.rounds.retention)
+READERS = (
+    summed_past,
+    history,
+    slot_history,
+    service.fits.past,
+    findings,
+    service.rounds.retention,
+)
 
 
 def keep_sums_from(monkeypatch: pytest.MonkeyPatch, latest: int, grain: int = 16) -> None:

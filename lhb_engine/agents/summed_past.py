@@ -1,4 +1,4 @@
-"""A fit of the anytime agent from moments of all rows, and from the latest rows as rows."""
+"""The past of a fit as moments of all rows, and the latest rows as rows."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.agents.anytime_fit import AnytimeFit
 from lhb_engine.agents.base import NeedsNewSums
 from lhb_engine.agents.fit_part import Part, too_little
+from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds, align
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
@@ -21,13 +21,11 @@ from lhb_engine.design.session_sums import (
     Slice,
     loses_digits,
     session_sums,
-    sums_of_slices,
 )
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History
 from lhb_engine.posterior.fit_data import FitData
 from lhb_engine.posterior.later_moments import LaterMoments
-from lhb_engine.posterior.prediction_check import HeldOut, alarm_limit
-from lhb_engine.posterior.rank_one_posterior import Posterior
+from lhb_engine.posterior.prediction_check import HeldOut
 
 if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
@@ -37,8 +35,8 @@ TINY = float(np.finfo(float).tiny)  # numbers below have fewer digits
 EQUAL = 1e-13  # rewards are all equal if their variance over their mean square is below
 
 
-class SummedFit(AnytimeFit):
-    """One fit; it reads the same numbers of the past however many rows that has.
+class SummedPast(RowsPast):
+    """As many numbers however many rows there are.
 
     `rows` are the latest rows, of all rounds of the session; `sums` those of the rows that count,
     from round `sums.kept.first` on.
@@ -47,30 +45,29 @@ class SummedFit(AnytimeFit):
     def __init__(
         self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, sums: SessionSums
     ) -> None:
-        super().__init__(agent, window, rows)
         total = sums.total
         square = np.sqrt(np.diag(total.rows.gram) / max(total.n_rows, 1))
         rewards = np.sqrt(np.array([total.rows.square]) / max(total.n_rows, 1))
-        self.units, self.first = Units(power_of_two(square), power_of_two(rewards)), sums.kept.first
-        self.rows = self.units.of(rows).rows(self.first, window.last)
-        self.prediction = agent.prediction and agent.prediction.in_units(self.units)
+        units = Units(power_of_two(square), power_of_two(rewards))
+        super().__init__(agent, window, rows, units)
+        self.first = sums.kept.first
+        self.rows = self.rows.rows(self.first, window.last)
         self.total = self.units.of(total)
-        self._later = sums.later and self.units.of(sums.later)
+        self._after = sums.later and self.units.of(sums.later)
         self._used = sums.seen and self.units.of(sums.seen)
 
     @cached_property
-    def _since(self) -> HeldOut | None:
+    def later(self) -> HeldOut | None:
         """The rows that the installed estimate's fit has not used; None if there are none.
 
         None, too, if all rows that it has used were corrected since: nothing speaks for it.
         """
-        if self.prediction is None or self._later is None or self._later.n_rows == 0:
+        some = (one is not None and one.n_rows > 0 for one in (self._after, self._used))
+        if self.prediction is None or self._after is None or not all(some):
             return None
-        if self._used is None or self._used.n_rows == 0:
-            return None
-        return LaterMoments(self.prediction, self._later)
+        return LaterMoments(self.prediction, self._after)
 
-    def _covered(self) -> dict[str, Any]:
+    def covered(self) -> dict[str, Any]:
         """Return what the estimate says of its rows."""
         rows = self.total.rows
         n_missing = self.window.last - self.first + 1 - round(float(rows.covariates[0, 0]))
@@ -81,7 +78,7 @@ class SummedFit(AnytimeFit):
             "last_round": self.window.last,
         }
 
-    def _too_little(self) -> str:
+    def too_little(self) -> str:
         """Return why the rows cannot be fitted; empty if they can."""
         reason, rows = too_little(self.rows), self.total.rows
         if rows.n_rows < LEAST_ROWS or not rows.gram.any():
@@ -89,23 +86,13 @@ class SummedFit(AnytimeFit):
         level = float(rows.covariate_target[0]) ** 2 / float(rows.covariates[0, 0])
         return reason if rows.square - level <= EQUAL * rows.square else ""
 
-    def _part(self, first: int) -> Part:
+    def part(self, first: int) -> Part:
         """Return the rows from the session's round `first` on."""
         if first <= self.first:
             return Part(self.total, self.rows, self.total.rows)
-        return super()._part(first)
+        return super().part(first)
 
-    def _explains(self, found: Posterior, rho: float) -> bool:
-        """Return whether the new fit explains the later rows too (docs/model.md (7.21))."""
-        later = self._later
-        assert self.prediction is not None
-        assert later is not None
-        if self.rows.levels:
-            rho = self.prediction.autocorrelation
-        square = later.square(found.theta, found.weights, found.effects, rho) / later.n_rows
-        return square <= alarm_limit(later.n_rows) * self.prediction.noise**2
-
-    def _earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
+    def earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
         """Return the round after which rows are held out, and earlier rows by their first round.
 
         Held out are some of the latest rows, and windows begin in these or with all rows. Where
@@ -120,16 +107,9 @@ class SummedFit(AnytimeFit):
         if cut < begin:
             begin = max(self.first, int(self.rows.number[self.rows.number > 0].min()))
         later = np.flatnonzero(self.rows.number > cut)
-        whole = self._seen()
-        if not self.rows.levels:
-            whole = self.total - moments_of(self.rows, later)
+        whole = self.seen() if self.rows.levels else self.total - moments_of(self.rows, later)
         parts = {self.first: whole}
-        back = cut - begin
-        starts = []
-        while back >= self._fewest:
-            starts.append(cut - back + 1)
-            back //= 2
-        found = self._parts(starts, cut)
+        found = self.parts(set(), cut, cut - begin)
         return cut, (parts | found if whole.n_rows >= LEAST_ROWS else found)
 
     def _cut(self, since: int) -> int:
@@ -137,12 +117,12 @@ class SummedFit(AnytimeFit):
 
         Where the latest rows are of earlier rounds, it is that of the rounds of new rows.
         """
-        if int(self.rows.number.max()) <= since and self._later is not None:
-            new = self.rows.in_order()[-self._later.n_rows :]
+        if int(self.rows.number.max()) <= since and self._after is not None:
+            new = self.rows.in_order()[-self._after.n_rows :]
             since = int(self.rows.number[new].min()) - 1
         return super()._cut(since)
 
-    def _seen(self) -> FitData:
+    def seen(self) -> FitData:
         """Return the rows that the installed estimate's fit used."""
         assert self._used is not None
         return self._used
@@ -165,8 +145,8 @@ def kept_sums(
     with np.errstate(over="ignore", invalid="ignore"):
         told = ((stop, agent.told(each)) for stop, each in slices)
         rows = (Slice(align(each), stop, each.unsettled or stop + 1) for stop, each in told)
-        found = sums_of_slices(rows, first, window.last, seen, settled_round)
-    return found if found is not None and np.isfinite(found.settled.sums).all() else None
+        found = session_sums(rows, first, window.last, seen, None, settled_round)
+    return found.kept if found is not None and found.kept.settled.are_finite else None
 
 
 def sums_from_bytes(agent: "Agent", data: bytes) -> SquareSums:
@@ -202,8 +182,9 @@ def sums_of(
     first = first if kept is None else kept.first
     with np.errstate(over="ignore", invalid="ignore"):
         rows = align(history)
-        settled = history.unsettled or 1, history.settled_round
-        sums = session_sums(rows, first, window.last, seen, kept, *settled)
+        every = Slice(rows, NEVER, history.unsettled or 1)
+        sums = session_sums([every], first, window.last, seen, kept, history.settled_round)
+    assert sums is not None
     if kept is not None and loses_digits(rows, kept, sums):
         raise NeedsNewSums
     latest = history.latest(LATEST)

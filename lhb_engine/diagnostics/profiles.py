@@ -27,15 +27,16 @@ def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Ite
     if form is not None and form["excess"] > -SURE * np.sqrt(form["variance"]):
         return
     profiles = known.lag_weights[: rows.n_lags, :dim]
-    shape = _common_shape(profiles * np.sqrt(np.mean(rows.contexts**2, axis=0)))
+    scale = np.sqrt(np.mean(rows.contexts**2, axis=0))
     limit = float(chdtri(len(profiles) - 1, CHANCE / dim))
+    found = [_profile(rows, errors, known, profiles, feature) for feature in range(dim)]
+    sure = [one for one in found if one is not None]  # of least squares: those in use are shrunk
+    if len(sure) < dim:
+        return
+    shape = _common_shape(np.column_stack([values for values, _ in sure]) * scale)
     differ: list[int] = []
     turning: dict[int, list[int]] = {-1: [], 1: []}
-    for feature in range(dim):
-        found = _profile(rows, errors, known, profiles, feature)
-        if found is None:
-            return
-        values, precision = found
+    for feature, (values, precision) in enumerate(sure):
         size = float(shape @ values)
         rest = values - shape * float(shape @ precision @ values) / float(shape @ precision @ shape)
         is_other = float(values @ values) * (1.0 - OTHER) > size**2

@@ -270,3 +270,15 @@ def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeyp
     assert agent.theta is kept
     turned = history(n=90, theta=np.array([0.6, 0.8, 0.0]))
     assert agent.fit(turned.over(FitWindow(2, 1, 90, HORIZON, 90))).status == "ok"
+
+
+def test_a_lag_is_called_active_by_nearly_all_draws(monkeypatch):
+    plain = anytime_fit.rank_one_posterior
+
+    def sampled(*args, **options):
+        found = plain(*args, **options)
+        return replace(found, inclusion=np.array([0.5, 0.9, 0.94, 0.96, 1.0] + [0.0] * 7))
+
+    monkeypatch.setattr(anytime_fit, "rank_one_posterior", sampled)
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    assert agent.fit(history()).active_lags == (3, 4)

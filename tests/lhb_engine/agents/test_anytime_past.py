@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import OptionError, make_agent
-from lhb_engine.history import FitWindow
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.unknown_past import with_past
+from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior.expected_past import expected_past
 from tests.lhb_engine.played_histories import (
     DIM,
     HORIZON,
@@ -134,3 +137,14 @@ def test_a_wrong_start_is_named():
     with pytest.raises(OptionError) as refused:
         agent(zero_start=0)
     assert refused.value.option == "zero_start"
+
+
+def test_a_past_is_expected_at_the_mean_of_the_contexts():
+    """In units of the feature that stands for it, with the contexts' spread about that mean."""
+    contexts = np.random.default_rng(0).uniform(-1, 1, (400, DIM)) + OFFSET
+    part = Trajectory(contexts, Measurements.single(np.arange(1, 401), np.ones(400)))
+    window = FitWindow(1, 1, 400, HORIZON, 400)
+    rows = align(with_past(History(DIM, {"": part}).over(window)))
+    found = expected_past(rows, 2.0)
+    np.testing.assert_allclose(found.share, contexts.mean(axis=0) / 2.0, rtol=1e-6)
+    np.testing.assert_allclose(found.spread, contexts.std(axis=0), rtol=1e-6)

@@ -1,10 +1,12 @@
 from itertools import islice, pairwise
+from math import ceil
 
 import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.agents.fit_windows import (
     ad_windows,
+    anytime_windows,
     default_first_quarter,
     doubling_windows,
     quarter_of,
@@ -57,3 +59,14 @@ def test_next_fit_is_the_first_window_due_later():
     assert [agent.next_fit(n).due for n in (0, 31, 32, 95, 96, 299, 300)] == [
         *(32, 32, 96, 96, 300, 300, 700)
     ]
+
+
+def test_fits_of_anytime_are_early_up_to_two_and_a_half_horizons():
+    dues = [window.due for window in islice(anytime_windows(100, None), 30)]
+    steps = {due: after - due for due, after in pairwise(dues)}
+    between, later = (
+        [due for due in dues[:-1] if a <= due < b] for a, b in ((100, 250), (250, 900))
+    )
+    assert min(len(between), len(later)) >= 4
+    assert [steps[due] for due in between] == [ceil(due * (1.15 - 1.0)) for due in between]
+    assert [steps[due] for due in later] == [ceil(due * (1.12 - 1.0)) for due in later]

@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lhb_engine.design.aligned_rounds import align
 from lhb_engine.diagnostics import findings as checks
+from lhb_engine.diagnostics.contexts import check_halves
 from lhb_engine.diagnostics.findings import findings, latest
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
@@ -254,3 +256,13 @@ def test_of_many_trajectories_as_many_are_read_as_are_cheap(monkeypatch):
     assert "07" in read.trajectories
     assert 20 < len(read.trajectories) < 60
     assert list(read.trajectories) == sorted(read.trajectories)
+
+
+def test_slow_contexts_beside_slow_errors_are_no_change_of_lags():
+    """Such errors go with contexts at all lags alike, those of the future too."""
+    slow = np.cumsum(numbers(11).standard_normal((ROUNDS + 99, DIM)), axis=0)
+    contexts = (slow[99:] - slow[:-99]) / 10
+    half = np.where(TIME > ROUNDS / 2, 1.0, -1.0)
+    errors = 0.3 * half * (contexts @ THETA) + 0.5 * numbers(12).standard_normal(ROUNDS)
+    rows = align(latest(one(contexts, errors), HORIZON))
+    assert not [*check_halves(rows, errors, KNOWN, HORIZON)]

@@ -104,3 +104,11 @@ def test_rounds_to_go_is_when_the_interval_has_shrunk_enough() -> None:
     assert result.rounds_to_go(0.2, rounds) < to_go
     assert result.rounds_to_go(1e9, rounds) == 0.0
     assert result.rounds_to_go(0.0, rounds) == np.inf
+
+
+def test_the_variance_of_a_mean_counts_one_trajectory_less() -> None:
+    """(13.1) with one round each: the square of a mean's textbook standard error, of each group."""
+    rewards = [np.random.default_rng(seed).standard_normal(30) for seed in range(2)]
+    agent, control = (GroupSums.of(np.ones(30), each) for each in rewards)
+    square = sum(each.var(ddof=1) / 30 for each in rewards)
+    assert found(agent, control).standard_error == pytest.approx(np.sqrt(square), rel=1e-9)

@@ -29,3 +29,14 @@ def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, ref
         assert excess(level) == pytest.approx(errors, abs=0.01)
     new = Predictor(LAG_WEIGHTS, THETA, float(level), 0.5, 120, True)
     assert since.is_better_than(new, Anytime.settings.guard) == refused
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_only_a_settled_estimate_raises_an_alarm(settled):
+    """Before it has two rows a lag, large errors say that it is wrong, and no more."""
+    rows = align(history(n=120, noise=0.05))
+    off = Predictor(LAG_WEIGHTS, THETA, 3.0, 0.05, 60, settled)
+    agreed = np.tile(THETA, (4, 1)), np.tile(LAG_WEIGHTS, (4, 1))
+    found = off.since(rows).check(lambda: agreed)
+    assert found["held_out_error"] > 100
+    assert found["alarm"] is settled

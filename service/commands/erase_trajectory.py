@@ -14,13 +14,13 @@ from service.session.records import COMMAND_LINE, Actor, HiddenRows, SessionKey
 from service.session.rules import has_only_sums
 from service.storage.ports import Keys
 from service.writer.audit import note
-from service.writer.command import Command
+from service.writer.command import Command, SessionCommand
 from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True, slots=True)
-class EraseTrajectory(Command[bool]):
+class EraseTrajectory(SessionCommand[bool]):
     """Command: hide a trajectory from every reader and every fit, and note its rows for a sweep.
 
     The session's counters keep counting its rounds and measurements, because positions are not
@@ -36,7 +36,7 @@ class EraseTrajectory(Command[bool]):
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
-        keys.sessions.add(self.key)
+        super().keys(keys)
         keys.trajectories.add((*self.key, self.trajectory))
 
     def __call__(self, uow: UnitOfWork) -> bool:

@@ -13,13 +13,13 @@ from service.session.records import DecisionRow, SessionKey, VoidRow, number_in
 from service.session.rules import has_only_sums
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
-from service.writer.command import Command
+from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True, slots=True)
-class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
+class VoidDecision(SessionCommand[tuple[DecisionRow, VoidRow]]):
     """Command: from the next fit on, the decision's round counts as one without action.
 
     The decision stays in the log as it was answered. Its round stays, and so do its rewards: they
@@ -33,7 +33,7 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
-        keys.sessions.add(self.key)
+        super().keys(keys)
         keys.trajectories.add((*self.key, self.trajectory))
         keys.add_event((*self.key, self.trajectory), self.event_id)
 

@@ -1,11 +1,15 @@
 """Who waits for a transaction, and what the next one takes of them."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from service.base.problems import Problem
+from service.commands.erase_feature import EraseFeature
+from service.commands.erase_trajectory import EraseTrajectory
+from service.commands.void_decision import VoidDecision
+from service.writer.command import Command
 from service.writer.command_queue import Answer, CommandQueue
 
 pytestmark = pytest.mark.anyio
@@ -69,3 +73,14 @@ async def test_a_full_queue_refuses_whoever_fills_it() -> None:
     put(queue, "quiet", 1)
     with pytest.raises(Problem, match="too many"):
         queue.refuse_more_than_a_share("flood")
+
+
+def test_what_a_tenant_s_session_is_asked_takes_that_tenant_s_turn() -> None:
+    """The turn of "" is the service's own."""
+    key: Any = ("their-tenant", "session")
+    of_session: list[Command[Any]] = [
+        EraseTrajectory(key, "user"),
+        VoidDecision(key, "", "event", cast(Any, None)),
+        EraseFeature(key, "name"),
+    ]
+    assert {command.whose() for command in of_session} == {"their-tenant"}

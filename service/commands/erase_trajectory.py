@@ -36,7 +36,7 @@ class EraseTrajectory(SessionCommand[bool]):
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
-        super().keys(keys)
+        keys.sessions.add(self.key)
         keys.trajectories.add((*self.key, self.trajectory))
 
     def __call__(self, uow: UnitOfWork) -> bool:

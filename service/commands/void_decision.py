@@ -33,7 +33,7 @@ class VoidDecision(SessionCommand[tuple[DecisionRow, VoidRow]]):
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
-        super().keys(keys)
+        keys.sessions.add(self.key)
         keys.trajectories.add((*self.key, self.trajectory))
         keys.add_event((*self.key, self.trajectory), self.event_id)
 

@@ -33,12 +33,12 @@ class RateLimit:
         self.to_tell: dict[str, int] | None = None
 
     def count(self, scope: Scope, *, is_keyed: bool) -> None:
-        """Count a request, if its path is limited; raise a 429 too_many_requests.
+        """Count a request for data, or one that sends something; raise a 429 too_many_requests.
 
         The caller is the request's checked key if it `is_keyed`, else its address. What is refused
         is not counted.
         """
-        if is_for_data(scope["path"]):
+        if is_for_data(scope["path"]) or scope["method"] not in ("GET", "HEAD"):
             self.count_caller(scope["lhb.access"].key_id if is_keyed else _address(scope))
 
     def count_stranger(self, scope: Scope) -> None:

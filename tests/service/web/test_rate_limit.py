@@ -138,6 +138,7 @@ async def test_every_door_to_data_is_limited(serve: Serve) -> None:
         assert [answer.status_code for answer in answers] == [201, 201, 429, 429]
         assert answers[-1].json()["error"]["innerError"] == {"code": "too_many_requests"}
         problem(await client.get("/v1/sessions"), 429, "too_many_requests")
+        problem(await client.post("/dashboard/playground", json={}), 429, "too_many_requests")
         for path in ("/healthz", "/readyz", "/metrics", "/", "/openapi.json"):
             assert (await client.get(path)).status_code == 200
 

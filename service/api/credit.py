@@ -116,7 +116,7 @@ def get_credit(
 @router.read(
     "/credit/features", "What each feature earned at once and later", CreditByFeatureAnswer
 )
-def get_credit_by_feature(
+def get_earnings(
     reader: Reader,
     session: SessionRow,
     rounds: int = Query(2000, ge=1, le=100_000, description="decisions of the session, the last"),

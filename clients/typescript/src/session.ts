@@ -99,7 +99,7 @@ export class Session {
   }
 
   /** What each feature earned at once, and later, in the session's last decisions. */
-  creditByFeature(query: Query<"get_credit_by_feature"> = {}): Promise<Schemas["CreditByFeatureAnswer"]> {
+  creditByFeature(query: Query<"get_earnings"> = {}): Promise<Schemas["CreditByFeatureAnswer"]> {
     return this.#get("credit/features", query);
   }
 

@@ -216,7 +216,7 @@ def test_a_known_autocorrelation_is_compared_with_none_and_costs_no_other_fit(mo
         return true(*args, **options)
 
     monkeypatch.setattr(anytime_fit, "rank_one_posterior", counted)
-    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, profiles="shared")
     past = coloured(0.9, n=500)
     agent.install(agent.fit(past.over(FitWindow(1, 1, 300, HORIZON, 300))))
     assert len(calls) == 3  # with 0, with what it leaves, and with 0 to compare

@@ -25,8 +25,8 @@ SERVE = "from service.operation.server import run; run(port=0)"
 UNHURRIED = """
 import contextlib
 with contextlib.suppress(ImportError):  # an older checkout
-    from service.writer import command_queue
-    command_queue.SLICE_SECONDS = 3600.0
+    from service.storage.sqlite.store import SqliteStore
+    SqliteStore.slice_seconds = 3600.0
 """
 
 

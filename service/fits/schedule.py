@@ -39,10 +39,10 @@ def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> 
     A decision without rewards, at the time `decides_at`, completes no window that waits for some.
     """
     n = timeline_of(session).begun_next(session)
-    return all(
-        n < one.window.due or (one.overdue_at is not None and decides_at < one.overdue_at)
-        for one in session.schedule.open
-    )
+    for one in session.schedule.open:
+        if n >= one.window.due and (one.overdue_at is None or decides_at >= one.overdue_at):
+            return False
+    return True
 
 
 def begin_rounds(uow: UnitOfWork, session: SessionRow, agent: Agent, n: int, at: float) -> None:

@@ -14,16 +14,17 @@ from service.rounds.history import PastByDecision
 from service.rounds.slot_history import PastBySlot
 from service.session.due_fits import Watermark
 from service.session.records import SessionRow
-from service.session.slot_clock import SlotClock
 from service.storage.reader import Reader
 
 Timeline: TypeAlias = ByDecision | BySlot
 Past: TypeAlias = PastByDecision | PastBySlot
+BY_DECISION = ByDecision()
+_by_slot = lru_cache(maxsize=256)(BySlot)
 
 
 def timeline_of(session: SessionRow) -> Timeline:
     """Return the timeline of a session."""
-    return _timeline(session.clock)
+    return BY_DECISION if session.clock is None else _by_slot(session.clock)
 
 
 def read_history(
@@ -35,8 +36,3 @@ def read_history(
     """
     given = reader, session, window, known
     return timeline_of(session).past(*given, takes_kept=known is None).whole()
-
-
-@lru_cache(maxsize=256)
-def _timeline(clock: SlotClock | None) -> Timeline:
-    return ByDecision() if clock is None else BySlot(clock)

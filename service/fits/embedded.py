@@ -9,9 +9,9 @@ from service.base.process_pool import Processes
 from service.base.settings import Settings
 from service.fits.cost import session_cost
 from service.fits.job import run_fit
+from service.fits.process_places import Place
 from service.fits.processes import FitProcesses, Job
 from service.fits.schedule import Tick
-from service.fits.slots import Slot
 from service.session.due_fits import FitQueue
 from service.session.records import SessionKey
 from service.storage.ports import Store
@@ -121,19 +121,19 @@ class FitPool(FitProcesses):
     def _run_waiting(self) -> None:
         """Begin as many of the waiting fits as there are processes for, each in its turn."""
         may_begin = not self._is_closed and not self.is_stalled
-        while may_begin and (slot := self._slots.take(self._waiting)):
-            del self._waiting[slot.key]
-            self._spawn(self._fit_or_forget(slot, self._due[slot.key][0]))
+        while may_begin and (place := self._places.take(self._waiting)):
+            del self._waiting[place.key]
+            self._spawn(self._fit_or_forget(place, self._due[place.key][0]))
 
-    async def _fit_or_forget(self, slot: Slot, due: int) -> None:
+    async def _fit_or_forget(self, place: Place, due: int) -> None:
         """Run a fit; forget it if its due mark is gone afterwards (the session was deleted)."""
-        key = slot.key
+        key = place.key
         mark = self._due[key]  # the same fit may be due again at once
-        is_begun = await self._fit(slot, due)
+        is_begun = await self._fit(place, due)
         if self._due.get(key) is not mark:
             return
         if not is_begun:  # its turn comes when processes begin work again
-            self._waiting[key] = slot.seconds
+            self._waiting[key] = place.seconds
             self._run_waiting()
             return
         del self._due[key]

@@ -15,8 +15,8 @@ from service.fits.cost import cpu_limit
 from service.fits.cpu_limit import SPENT, within_cpu_time
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
+from service.fits.process_places import Place, Places
 from service.fits.record import Fitted
-from service.fits.slots import Slot, Slots
 from service.rounds.kept_slots import KeepSlots
 from service.rounds.sums import FitAnswer
 from service.writer.agent_cache import Agents
@@ -58,7 +58,7 @@ class FitProcesses:
         self._processes = self._new_processes(settings.fit_workers)
         self._spare = self._new_processes(1)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._slots = Slots(settings.fit_workers)
+        self._places = Places(settings.fit_workers)
         self._busy_until = 0.0
         self._watching: asyncio.Task[None] | None = None
 
@@ -87,14 +87,14 @@ class FitProcesses:
         return task
 
     def _freed(self) -> None:
-        """Do what follows when a slot is free again."""
+        """Do what follows when a place is free again."""
 
-    async def _fit(self, slot: Slot, due: int) -> bool:
+    async def _fit(self, place: Place, due: int) -> bool:
         """Run a fit and record it; return whether a process began it and could read its data."""
         assert self._writer is not None
-        key, began = slot.key, time.monotonic()
+        key, began = place.key, time.monotonic()
         try:
-            fitted = await self._whole(slot, due)
+            fitted = await self._whole(place, due)
         except NotBegun as error:
             log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
             self._watch()
@@ -104,7 +104,7 @@ class FitProcesses:
             await asyncio.sleep(self._settings.fit_retry_seconds)
             return False
         finally:
-            self._slots.release(slot, time.monotonic() - began)
+            self._places.release(place, time.monotonic() - began)
             self._freed()
         if fitted is None:
             return True
@@ -130,22 +130,22 @@ class FitProcesses:
             await asyncio.sleep(pause)
             pause = min(5.0, 2 * pause)
 
-    async def _whole(self, slot: Slot, due: int) -> Fitted | None:
+    async def _whole(self, place: Place, due: int) -> Fitted | None:
         """Return the result of a fit, after those of its parts that are to be kept first."""
         n_lost = 0
-        while (fitted := await self._fitted(slot, due)) is not None and fitted.is_part:
+        while (fitted := await self._fitted(place, due)) is not None and fitted.is_part:
             assert fitted.settled is not None
-            n_lost += not await self._persist(KeepSlots(slot.key, fitted.settled))
+            n_lost += not await self._persist(KeepSlots(place.key, fitted.settled))
             if n_lost == MAX_DEATHS:
                 return Fitted(None, reason="decisions were voided, or erased, while it summed them")
         return fitted
 
-    async def _fitted(self, slot: Slot, due: int) -> Fitted | None:
-        key, limit = slot.key, self._settings.fit_timeout_seconds
-        cpu_seconds = cpu_limit(slot.seconds, self._settings)
+    async def _fitted(self, place: Place, due: int) -> Fitted | None:
+        key, limit = place.key, self._settings.fit_timeout_seconds
+        cpu_seconds = cpu_limit(place.seconds, self._settings)
         is_busy = time.monotonic() < self._busy_until
         idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
-        processes = self._spare if slot.is_spare else self._processes
+        processes = self._spare if place.is_spare else self._processes
         given = (cpu_seconds, self.job, self._settings.database_url, *key, due)
         while True:
             try:
@@ -178,7 +178,7 @@ class FitProcesses:
 
     def _watch(self) -> None:
         """Use no stalled processes until they begin work again."""
-        self._slots.has_spare = not self._spare.is_stalled
+        self._places.has_spare = not self._spare.is_stalled
         if self._watching is None or self._watching.done():
             self._watching = self._spawn(self._probe_stalled())
 
@@ -189,5 +189,5 @@ class FitProcesses:
             pause = min(LONGEST_PAUSE_SECONDS, 2 * pause)
             for processes in (self._processes, self._spare):
                 await processes.probe()
-            self._slots.has_spare = not self._spare.is_stalled
+            self._places.has_spare = not self._spare.is_stalled
         self._freed()

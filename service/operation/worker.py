@@ -97,7 +97,7 @@ class Worker(FitProcesses):
             del self._running[key]
             await claims.release(key)
         await claims.show(self.is_stalled)
-        if self._slots.room > 0 and not self.is_stalled:
+        if self._places.room > 0 and not self.is_stalled:
             await self._claim(claims)
         assert self._writer is not None
         now = self._writer.clock()
@@ -112,12 +112,12 @@ class Worker(FitProcesses):
         """Claim as many due fits as there are processes for, each in its turn."""
         due = {fit.key: fit for fit in await claims.due() if fit.key not in self._running}
         waiting = {key: due_cost(*fit[2:], fit.due).seconds for key, fit in due.items()}
-        while slot := self._slots.take(waiting):
-            del waiting[slot.key]
-            if await claims.claim(slot.key):
-                self._running[slot.key] = self._spawn(self._fit(slot, due[slot.key].due))
+        while place := self._places.take(waiting):
+            del waiting[place.key]
+            if await claims.claim(place.key):
+                self._running[place.key] = self._spawn(self._fit(place, due[place.key].due))
             else:
-                self._slots.cancel(slot)
+                self._places.cancel(place)
 
     async def _tick(self, key: SessionKey) -> None:
         assert self._writer is not None

@@ -14,7 +14,7 @@ from service.session.records import SessionKey
 
 
 @dataclass(frozen=True, eq=False)
-class Slot:
+class Place:
     """The place of one running fit, which is expected to take `seconds` of CPU time."""
 
     key: SessionKey
@@ -22,44 +22,44 @@ class Slot:
     is_spare: bool
 
 
-class Slots:
+class Places:
     """The running fits, and which one is next; `n_processes` without the spare one."""
 
     def __init__(self, n_processes: int) -> None:
         self._n_processes = n_processes
-        self._taken: list[Slot] = []
+        self._taken: list[Place] = []
         self._turns = Turns()
         self.has_spare = True
 
     @property
     def room(self) -> float:
         """The most seconds that a fit may be expected to take to begin now; -1 if none may."""
-        n_used = sum(not slot.is_spare for slot in self._taken)
+        n_used = sum(not place.is_spare for place in self._taken)
         if n_used < self._n_processes:
             return inf
-        has_long = any(slot.seconds > SHORT_SECONDS for slot in self._taken)
+        has_long = any(place.seconds > SHORT_SECONDS for place in self._taken)
         is_free = self.has_spare and len(self._taken) == n_used
         return SHORT_SECONDS if has_long and is_free else -1.0
 
-    def take(self, waiting: Mapping[SessionKey, float]) -> Slot | None:
-        """Take a slot for the fit whose turn it is; None if none waits or there is no process."""
+    def take(self, waiting: Mapping[SessionKey, float]) -> Place | None:
+        """Take a place for the fit whose turn it is; None if none waits or there is no process."""
         room = self.room
         if room < inf:
             waiting = {key: seconds for key, seconds in waiting.items() if seconds <= room}
-        key = self._turns.next(waiting, [slot.key for slot in self._taken])
+        key = self._turns.next(waiting, [place.key for place in self._taken])
         if key is None:
             return None
-        slot = Slot(key, waiting[key], is_spare=room < inf)
-        self._taken.append(slot)
-        self._turns.charge(key, slot.seconds)
-        return slot
+        place = Place(key, waiting[key], is_spare=room < inf)
+        self._taken.append(place)
+        self._turns.charge(key, place.seconds)
+        return place
 
-    def release(self, slot: Slot, seconds: float | None) -> None:
-        """Give a slot back; `seconds` are what its fit took, None if it is not known."""
-        self._taken.remove(slot)
+    def release(self, place: Place, seconds: float | None) -> None:
+        """Give a place back; `seconds` are what its fit took, None if it is not known."""
+        self._taken.remove(place)
         if seconds is not None:
-            self._turns.charge(slot.key, seconds - slot.seconds)
+            self._turns.charge(place.key, seconds - place.seconds)
 
-    def cancel(self, slot: Slot) -> None:
-        """Give a slot back whose fit was not begun."""
-        self.release(slot, 0.0)
+    def cancel(self, place: Place) -> None:
+        """Give a place back whose fit was not begun."""
+        self.release(place, 0.0)

@@ -136,8 +136,9 @@ def get_earnings(
         for numbers, times, contexts in last_decisions(reader, session, rounds):
             passed = timeline.lags_passed(session, numbers, times, int(numbers[-1]))
             parts.append(np.column_stack([contexts, passed]))
-        all = np.concatenate(parts)
-        items = feature_answers(session, estimate, all[:, :-1], all[:, -1].astype(int))
+        decisions = np.concatenate(parts)
+        contexts, n_passed = decisions[:, :-1], decisions[:, -1].astype(int)
+        items = feature_answers(session, estimate, contexts, n_passed)
     return {
         "first_round": max(1, session.n_rounds - rounds + 1),
         "last_round": session.n_rounds,

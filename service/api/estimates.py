@@ -91,13 +91,20 @@ def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]
     return [one | {"message": by_names(one["message"], one["features"], names)} for one in findings]
 
 
+def _shown(
+    reader: Reader, session: SessionRow, cursor: str, limit: int
+) -> tuple[list[EstimateRow], str | None]:
+    """Return the fits of a page, and where the next page begins."""
+    records = reader.estimates(session.key, int(cursor), limit + 1)
+    return cut(records, limit, lambda record: record.number)
+
+
 @router.read("/estimates", "List fits", page_of(FitAnswer))
 def get_estimates(
     reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
 ) -> dict[str, Any]:
     """List fits in order, including failed and skipped ones and those with estimate zero."""
-    records = reader.estimates(session.key, int(cursor), limit + 1)
-    shown, following = cut(records, limit, lambda record: record.number)
+    shown, following = _shown(reader, session, cursor, limit)
     items = [estimate_answer(session, r, r.number == session.estimate) for r in giving_way(shown)]
     return page(items, following)
 
@@ -155,8 +162,7 @@ def get_epochs(
     reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
 ) -> dict[str, Any]:
     """List the fits that are done, then those that are due, then those to come."""
-    records = reader.estimates(session.key, int(cursor), limit + 1)
-    shown, following = cut(records, limit, lambda record: record.number)
+    shown, following = _shown(reader, session, cursor, limit)
     items = [_done_answer(record) for record in shown]
     if following is None:
         items += _unfinished_answers(session)

@@ -14,7 +14,7 @@ from lhb_engine.agents import make_agent
 from lhb_engine.history import Floats, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.slots import slot_sums
+from lhb_engine.slots_of_time import slot_sums
 
 DIM, HORIZON, N_ARMS, NOISE, SPARSITY = 5, 48, 10, 0.1, 4
 HEADER = """| decisions a slot | 1 - abs(cos) | highest | regret a decision, first tenth | last |

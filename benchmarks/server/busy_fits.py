@@ -9,8 +9,8 @@ from pathlib import Path
 import service.fits.embedded
 from benchmarks.server import stalls
 from service.base.process_pool import Processes
+from service.fits.fit_answer import FitAnswer
 from service.fits.job import run_fit
-from service.rounds.sums import FitAnswer
 
 BEGUN = ".begun"  # suffix of the file that appears when a fit begins
 ENOUGH = ".enough"  # and of the one that lets it end

@@ -10,8 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from service.session.due_fits import OpenWindow
 from service.session.records import SessionKey
+from service.session.schedule_records import OpenWindow
 from service.storage.sql.statements import COLUMNS
 from service.transfer.without_server import run
 from service.writer.agent_cache import build_agent

@@ -15,8 +15,8 @@ import numpy as np
 
 from lhb_engine.history import LATEST
 from service.commands.drop_rounds import drop_rounds
+from service.commands.erase_hidden_rows import sweep
 from service.commands.sessions import CreateSession, DeleteSession
-from service.commands.sweep import sweep
 from service.session.records import (
     DecisionRow,
     MeasurementRow,

@@ -176,7 +176,7 @@ class Anytime(Agent):
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
-        from lhb_engine.diagnostics.findings import findings, latest
+        from lhb_engine.findings.all_checks import findings, latest
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction

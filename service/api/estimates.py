@@ -11,7 +11,7 @@ from clients.sdk.answers import (
     FitAnswer,
     NoEstimateAnswer,
 )
-from lhb_engine.diagnostics.finding import by_names
+from lhb_engine.findings.finding import by_names
 from service.api.answer_models import members_of, page_of, timestamp
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.routes import SESSION, Routes, json_response
@@ -19,11 +19,11 @@ from service.api.runtime import service_of, tenant_of
 from service.api.sessions import names_answer
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import AskFit
-from service.fits.schedule import MAX_WAITING
+from service.fits.when_due import MAX_WAITING
 from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import DueFit, OpenWindow, window_to_json
 from service.session.records import EstimateRow, SessionRow
+from service.session.schedule_records import DueFit, OpenWindow, window_to_json
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent

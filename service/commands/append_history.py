@@ -9,10 +9,10 @@ from lhb_engine.history import Floats
 from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
+from service.commands.erase_hidden_rows import sweep
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.rewards import apply_rewards, plan_rewards
 from service.commands.sessions import find_session, refuse_archived, unknown_session
-from service.commands.sweep import sweep
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text

@@ -12,7 +12,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent, find_session, refuse_id_as_name
 from service.fits.cost import refuse_costly
-from service.fits.schedule import reopen_schedule, wait_longer
+from service.fits.when_due import reopen_schedule, wait_longer
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_memory

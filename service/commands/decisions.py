@@ -14,7 +14,7 @@ from service.commands.control import control_arm
 from service.commands.limits import Limits
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.schedule import begin_rounds, is_between_boundaries, is_blocked
+from service.fits.when_due import begin_rounds, is_between_boundaries, is_blocked
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import in_order

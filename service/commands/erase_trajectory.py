@@ -4,9 +4,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+from service.commands.erase_hidden_rows import sweep
 from service.commands.out_of_turn import fit_anew
 from service.commands.sessions import find_session
-from service.commands.sweep import sweep
 from service.lift.steps import lift_sums_without
 from service.rounds.retention import measurements_left, rounds_left
 from service.rounds.timeline import timeline_of
@@ -62,7 +62,7 @@ class EraseTrajectory(SessionCommand[bool]):
         changes = timeline.without(key)
         if has_only_sums(session):  # dropped rows are in no place but these
             # here: a server starts without what only fits need
-            from service.fits.past import sums_without
+            from service.fits.kept_sums import sums_without
 
             sums = sums_without(stored, session, self.trajectory)
             changes.sums += [] if sums is None else [sums]

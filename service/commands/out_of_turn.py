@@ -7,11 +7,11 @@ from lhb_engine.agents import ALGORITHMS, Agent
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.beginning import beginning
-from service.fits.schedule import start_next, wait_for_turn
+from service.fits.when_due import start_next, wait_for_turn
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import Asked, DueFit, DueReason
 from service.session.records import SessionKey, SessionRow
+from service.session.schedule_records import Asked, DueFit, DueReason
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork

@@ -14,7 +14,7 @@ from service.base.session_ids import has_form_of_id, new_id
 from service.commands.control import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
-from service.fits.schedule import open_schedule
+from service.fits.when_due import open_schedule
 from service.session.names import NO_NAMES, Names, check_names
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules

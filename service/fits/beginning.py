@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from lhb_engine.agents import Agent
-from service.rounds.sums import n_erased
 from service.session.estimate_in_use import EstimateInUse
 from service.session.records import SessionRow
 from service.session.rules import has_only_sums
@@ -42,7 +41,7 @@ def beginning(reader: Reader, session: SessionRow) -> Beginning:
     Where rows are dropped, and the sums are not of the estimate in use, it begins from that: from
     nothing, it could not tell which rows count.
     """
-    in_use, n_now = estimate_in_use(reader, session), n_erased(session)
+    in_use, n_now = estimate_in_use(reader, session), session.n_erased_rows
     if not in_use.is_left(n_now):
         return Beginning(in_use.measured, n_now, is_new=False)
     place = reader.sums_place(session.key) if has_only_sums(session) else None

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from lhb_engine.estimate import Estimate
 from service.fits.beginning import beginning
-from service.fits.record import Fitted, record_fit
-from service.fits.schedule import start_next
+from service.fits.fit_answer import Fitted
+from service.fits.record import record_fit
+from service.fits.when_due import start_next
 from service.rounds.kept_slots import keep_settled
-from service.rounds.sums import n_erased
-from service.session.due_fits import DueFit
 from service.session.records import SessionKey, SessionRow
+from service.session.schedule_records import DueFit
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
@@ -49,7 +49,7 @@ class FinishFit(SessionCommand[str | None]):
         due = session.schedule.current
         assert due is not None
         session.schedule.current = None
-        if self.fitted.n_erased not in (None, n_erased(session)):
+        if self.fitted.n_erased not in (None, session.n_erased_rows):
             session.schedule.waiting.append(due)
             status = None
         elif self.fitted.estimate is None:

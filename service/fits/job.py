@@ -17,13 +17,13 @@ from threadpoolctl import threadpool_info
 from lhb_engine.agents.base import NeedsAllRows, NeedsNewSums
 from lhb_engine.blas import one_thread
 from service.fits.beginning import beginning
+from service.fits.fit_answer import FitAnswer
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
-from service.rounds.sums import FitAnswer, n_erased
 from service.session.records import SessionKey
 from service.storage.database_url import open_reader
 
 if TYPE_CHECKING:
-    from service.fits.past import Sums
+    from service.fits.prepared_fit import Sums
 
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
@@ -57,7 +57,8 @@ def run_fit(
 def _run_fit(
     database_url: str, key: SessionKey, due: int, idle_seconds: float, sums: "Sums" = "kept"
 ) -> FitAnswer | None:
-    from service.fits.past import PreparedFit, read_fit, sums_to_keep
+    from service.fits.kept_sums import sums_to_keep
+    from service.fits.prepared_fit import PreparedFit, read_fit
 
     with open_reader(database_url) as reader:
         session = reader.session(key)
@@ -70,7 +71,7 @@ def _run_fit(
         agent = begun.agent(reader, session)
         given = session, agent, current.window, current.known, begun.measured
         found = read_fit(reader, *given, takes_kept=True, sums=sums)
-    made: dict[str, Any] = {"session_name": session.name, "n_erased": n_erased(session)}
+    made: dict[str, Any] = {"session_name": session.name, "n_erased": session.n_erased_rows}
     if found.reason is not None:
         return FitAnswer(json.dumps({**made, "reason": found.reason, "is_final": True}))
     if found.fit is None:

@@ -13,12 +13,11 @@ from service.base.process_pool import NotBegun, Processes
 from service.base.settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.cpu_limit import SPENT, within_cpu_time
+from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
 from service.fits.process_places import Place, Places
-from service.fits.record import Fitted
 from service.rounds.kept_slots import KeepSlots
-from service.rounds.sums import FitAnswer
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit

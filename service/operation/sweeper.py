@@ -8,7 +8,7 @@ import structlog
 from service.api.runtime import Service
 from service.base.recurring import Recurring
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
-from service.commands.sweep import sweep
+from service.commands.erase_hidden_rows import sweep
 from service.rounds.retention import Plan, plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way

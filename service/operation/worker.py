@@ -23,7 +23,7 @@ from service.base.settings import Settings
 from service.fits.cost import due_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
-from service.fits.schedule import Tick
+from service.fits.when_due import Tick
 from service.operation.build import build_info, log_start
 from service.session.records import SessionKey
 from service.storage.database_url import is_sqlite

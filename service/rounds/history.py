@@ -18,8 +18,8 @@ from service.rounds.stored_rows import (
     stored_rounds,
 )
 from service.rounds.told import with_covariates
-from service.session.due_fits import Watermark
 from service.session.records import SessionRow, VoidRow
+from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Range, Reader
 
 

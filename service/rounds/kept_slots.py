@@ -1,13 +1,25 @@
 """Keeping the slots of time that a fit has summed."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from service.rounds.sums import SettledSlots, n_erased
-from service.session.records import SessionKey, SessionRow
+from service.session.records import SessionKey, SessionRow, SlotSumsRow
 from service.storage.ports import Changes
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
+
+
+class SettledSlots(NamedTuple):
+    """What a fit's process returns of slots of time that it has summed, in a session with a clock.
+
+    `rows` are stretches of slots that take no decision any more. `measured` is the position of the
+    last measurement, or void, that the fit could know; `n_erased` as when it read the decisions.
+    """
+
+    rows: list[SlotSumsRow]
+    measured: int
+    n_erased: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +37,7 @@ class KeepSlots(SessionCommand[bool]):
 
 def keep_settled(uow: UnitOfWork, session: SessionRow, settled: SettledSlots) -> bool:
     """Store slots that a fit has summed, but for those that decisions left meanwhile, if any."""
-    if not settled.rows or settled.n_erased != n_erased(session):
+    if not settled.rows or settled.n_erased != session.n_erased_rows:
         return False
     void = first_void_slot(uow.stored, session, settled.measured)
     rows = [row for row in settled.rows if row.last_slot < void]

@@ -24,8 +24,8 @@ from service.rounds.stored_rows import (
     stored_measurements,
 )
 from service.rounds.told import with_covariates
-from service.session.due_fits import Watermark
 from service.session.records import SessionRow, SlotSumsRow
+from service.session.schedule_records import Watermark
 from service.session.slot_clock import SlotClock
 from service.storage.reader import MeasuredRow, Range, Reader
 

@@ -16,8 +16,8 @@ from lhb_engine.history import Floats, Ints, joined
 from service.rounds.kept_slots import first_void_slot
 from service.rounds.slot_table import SlotTable
 from service.rounds.stored_rows import unnamed_after
-from service.session.due_fits import Watermark
 from service.session.records import SessionRow, SlotSumsRow
+from service.session.schedule_records import Watermark
 from service.session.slot_clock import STRETCH, SlotClock
 from service.storage.reader import FOR_EVER, Range, Reader
 

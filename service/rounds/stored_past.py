@@ -8,8 +8,8 @@ from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import FitWindow, History
 from service.rounds.stored_rows import SLICE, Rows, stored_measurements
-from service.session.due_fits import Watermark
 from service.session.records import SessionRow
+from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Range, Reader
 
 

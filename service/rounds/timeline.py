@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from lhb_engine.history import FitWindow, History
-from service.rounds.by_decision import ByDecision
-from service.rounds.by_slot import BySlot
 from service.rounds.history import PastByDecision
 from service.rounds.slot_history import PastBySlot
-from service.session.due_fits import Watermark
+from service.rounds.timeline_by_decision import ByDecision
+from service.rounds.timeline_by_slot import BySlot
 from service.session.records import SessionRow
+from service.session.schedule_records import Watermark
 from service.storage.reader import Reader
 
 Timeline: TypeAlias = ByDecision | BySlot

@@ -34,9 +34,9 @@ from service.base.field_types import (
     Time,
     WaitSeconds,
 )
-from service.session.due_fits import Schedule
 from service.session.names import NO_NAMES, Names, names_of
 from service.session.option_changes import UNCHANGED, OptionChanges, changes_of
+from service.session.schedule_records import Schedule
 from service.session.slot_clock import SlotClock, clock_of
 from service.session.trial import AGENT_ALONE, Trial, trial_of
 
@@ -117,6 +117,11 @@ class SessionState:
     def n_gone(self) -> int:
         """How many of its rounds have no rows any more: erased ones, and dropped ones."""
         return self.n_erased_rounds + self.n_dropped_rounds
+
+    @property
+    def n_erased_rows(self) -> int:
+        """A number that grows whenever a trajectory of the session is erased."""
+        return self.n_erased_rounds + self.n_erased_measurements
 
     def n_erased(self, window: FitWindow, n_left: int) -> int:
         """Return how many rounds of a window are erased, of which `n_left` rounds have rows.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from lhb_engine.slots import Slots
+from lhb_engine.slots_of_time import Slots
 from service.base.field_types import STRICT, Timestamp
 from service.base.problems import Problem, ProblemCode
 

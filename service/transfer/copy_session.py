@@ -18,9 +18,9 @@ from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
-from service.session.due_fits import DueFit, DueReason, Schedule, Watermark
 from service.session.option_changes import UNCHANGED
 from service.session.records import SessionRow
+from service.session.schedule_records import DueFit, DueReason, Schedule, Watermark
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 from service.transfer.import_schedule import last_passed

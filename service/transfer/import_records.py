@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 from pydantic import ConfigDict, Field, Json, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from lhb_engine.diagnostics.finding import Code
 from lhb_engine.estimate import Estimate, LagForm, Status
+from lhb_engine.findings.finding import Code
 from service.base.field_types import (
     STRICT,
     Count,
@@ -17,7 +17,6 @@ from service.base.field_types import (
     Time,
     field_name,
 )
-from service.session.due_fits import DueReason
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import (
     PARTS,
@@ -28,6 +27,7 @@ from service.session.records import (
     SessionRow,
     VoidRow,
 )
+from service.session.schedule_records import DueReason
 from service.session.slot_clock import MOST_SLOTS, StoredClock
 from service.session.trial import PlayedBy
 from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER

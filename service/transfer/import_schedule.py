@@ -7,11 +7,10 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.rounds.closing import closing_of
-from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow, Schedule
 from service.session.estimate_in_use import EstimateInUse
 from service.session.records import SessionRow
+from service.session.schedule_records import OUT_OF_TURN, DueFit, OpenWindow, Schedule
 from service.transfer.import_records import check
 from service.transfer.import_trajectories import Rounds
 from service.writer.agent_cache import build_agent
@@ -164,7 +163,7 @@ class Fits:
             ("revision", session.revision),
             ("measured", session.n_measurements),
             ("decided", session.n_rounds),
-            ("n_erased", n_erased(session)),
+            ("n_erased", session.n_erased_rows),
         ):
             check(manifest.get(name, 0) <= most, f"{where}.{name}", f"there are {most}")
         self._seen = max(self._seen, manifest["measured"])

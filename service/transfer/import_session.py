@@ -11,7 +11,7 @@ from service.base.session_ids import new_id
 from service.commands.control import with_located_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.sessions import find_session
-from service.fits.schedule import announce
+from service.fits.when_due import announce
 from service.session.records import (
     COMMAND_LINE,
     Actor,

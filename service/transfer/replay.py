@@ -19,14 +19,13 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.fits.job import fingerprint
-from service.fits.past import read_fit
+from service.fits.prepared_fit import read_fit
 from service.rounds.retention import rounds_left
 from service.rounds.stored_rows import gaps_of
-from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import Watermark
 from service.session.estimate_in_use import EstimateInUse
 from service.session.records import DecisionRow, EstimateRow, SessionRow
+from service.session.schedule_records import Watermark
 from service.session.trial import played_again
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
@@ -212,7 +211,7 @@ def _refit(
     if fit is None:
         replay.n_dropped += 1
         return
-    is_since = manifest.get("n_erased", 0) != n_erased(session)
+    is_since = manifest.get("n_erased", 0) != session.n_erased_rows
     n_gone = timeline_of(session).n_gone(gaps, window) if is_since else 0
     if n_gone and fit.kept is None and not fit.history.trajectories:
         replay.n_erased += 1

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.history import FitWindow
-from service.session.due_fits import OpenWindow, Schedule
 from service.session.records import (
     DecisionRow,
     EstimateRow,
@@ -18,6 +17,7 @@ from service.session.records import (
     TrajectoryRow,
     VoidRow,
 )
+from service.session.schedule_records import OpenWindow, Schedule
 from service.storage.ports import Changes, Keys, KnownRows, Store, Transaction
 
 WINDOW = FitWindow(2, 9, 12, 4, 12)

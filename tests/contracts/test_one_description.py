@@ -9,11 +9,11 @@ from clients.sdk import answers
 from clients.sdk.answers import DecisionAnswer, FitAnswer
 from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.agents.base import Deciding
-from lhb_engine.diagnostics.finding import Code
 from lhb_engine.estimate import Estimate, LagForm
+from lhb_engine.findings.finding import Code
 from service.api import request_bodies
-from service.session.due_fits import Asked
 from service.session.records import DecisionRow
+from service.session.schedule_records import Asked
 from service.session.trial import PlayedBy
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.sql.statements import COLUMNS, COUNTERS, column_types

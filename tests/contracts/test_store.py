@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.session.due_fits import DueFit, OpenWindow, Schedule, Watermark
 from service.session.records import ApiKey
+from service.session.schedule_records import DueFit, OpenWindow, Schedule, Watermark
 from service.storage.ports import Store
 from tests.contracts.sample_rows import (
     S1,

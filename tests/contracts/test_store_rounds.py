@@ -9,8 +9,8 @@ import pytest
 
 from lhb_engine.history import FitWindow
 from service.rounds.timeline import read_history
-from service.session.due_fits import Watermark
 from service.session.records import DecisionRow
+from service.session.schedule_records import Watermark
 from service.storage.ports import Store
 from service.storage.reader import PAGE_BYTES, n_bytes
 from tests.contracts.sample_rows import (

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from service.fits.fit_answer import FitAnswer
 from service.fits.job import run_fit
-from service.rounds.sums import FitAnswer
 from service.storage.database_url import open_reader
 
 

@@ -12,10 +12,10 @@ from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
-from service.fits.schedule import Tick
+from service.fits.when_due import Tick
 from service.rounds.kept_slots import KeepSlots
 from service.rounds.reward import Reward
 from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow

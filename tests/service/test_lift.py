@@ -9,8 +9,8 @@ import pytest
 
 from lhb_engine.evaluation.lift import GroupSums, Lift
 from service.api.rounds import in_force
+from service.commands.erase_hidden_rows import sweep
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.sweep import sweep
 from service.lift import steps
 from service.lift.exact import ONE, exact, fraction, nearest
 from service.lift.keep_lift import KeepLift

@@ -24,7 +24,7 @@ from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.commands.void_decision import VoidDecision
 from service.rounds.timeline import read_history
-from service.session.due_fits import Watermark
+from service.session.schedule_records import Watermark
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

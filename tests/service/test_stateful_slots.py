@@ -17,8 +17,8 @@ from service.commands.void_decision import VoidDecision
 from service.rounds import slot_sums
 from service.rounds.timeline import Past, timeline_of
 from service.session import slot_clock
-from service.session.due_fits import Watermark
 from service.session.records import SessionKey, SlotSumsRow
+from service.session.schedule_records import Watermark
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.command import SessionCommand

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from service.session.due_fits import FitQueue
+from service.session.schedule_records import FitQueue
 from service.storage.giving_way import giving_way
 from service.storage.postgres.connection import Connection, check_settings, translated
 from service.storage.reader import Reader

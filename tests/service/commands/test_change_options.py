@@ -11,9 +11,9 @@ from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.out_of_turn import AskFit
 from service.fits import beginning
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import SessionRow
 from service.storage.ports import Store

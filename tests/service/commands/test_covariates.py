@@ -12,7 +12,7 @@ from service.base.problems import Problem
 from service.commands.append_history import Log, append_history
 from service.commands.void_decision import VoidDecision
 from service.rounds.timeline import read_history
-from service.session.due_fits import Watermark
+from service.session.schedule_records import Watermark
 from service.storage.ports import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from service.fits.schedule import SHORT
+from service.fits.when_due import SHORT
 from service.session.records import SessionKey
 from service.storage.reader import Reader
 from tests.service.service_harness import ServiceHarness

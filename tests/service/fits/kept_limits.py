@@ -2,11 +2,11 @@
 
 import pytest
 
-import service.fits.past
+import service.fits.kept_sums
 import service.rounds.retention
 from lhb_engine.agents import summed_past
 from lhb_engine.design import moment_sums
-from lhb_engine.diagnostics import findings
+from lhb_engine.findings import all_checks
 from service.rounds import history, slot_history
 
 # each has taken LATEST from lhb_engine.history as it was imported
@@ -14,8 +14,8 @@ READERS = (
     summed_past,
     history,
     slot_history,
-    service.fits.past,
-    findings,
+    service.fits.kept_sums,
+    all_checks,
     service.rounds.retention,
 )
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.past
+import service.fits.kept_sums
+import service.fits.prepared_fit
 from lhb_engine.agents import summed_past
 from lhb_engine.history import History
+from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.rounds import stored_past
 from service.rounds.history import PastByDecision
-from service.rounds.sums import FitAnswer
 from service.session.records import KeptSumsRow
 from service.storage.ports import Store
 from service.storage.reader import FOR_EVER
@@ -145,11 +145,11 @@ class World:
         assert answer is not None
         anew = FOR_EVER if answer.sums is None else answer.sums.anew
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(service.fits.past, "usable_sums", lambda *args: (None, anew))
-            patch.setattr(service.fits.past, "AT_ONCE", 0)
+            patch.setattr(service.fits.prepared_fit, "usable_sums", lambda *args: (None, anew))
+            patch.setattr(service.fits.kept_sums, "AT_ONCE", 0)
             patch.setattr(PastByDecision, "slices", lambda *args: self.slices(*args))
             in_slices = run_fit(self.url, *self.harness.key, due, 0.0)
-            patch.setattr(service.fits.past, "sums_made_anew", lambda *args: None)
+            patch.setattr(service.fits.prepared_fit, "sums_made_anew", lambda *args: None)
             whole = run_fit(self.url, *self.harness.key, due, 0.0)
         assert whole is not None
         self.n_from_rows += whole.sums is None and self.n > summed_past.LATEST

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.past
+import service.fits.kept_sums
 import service.rounds.retention
 from lhb_engine.design import levels
 from service.base.problems import Problem
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.rounds.retention import plan
 from service.session.records import KeptSumsRow, SessionKey, SessionRow
 from service.storage.ports import Changes, Slices, Store

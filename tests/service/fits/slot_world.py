@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.past
+import service.fits.kept_sums
+import service.fits.prepared_fit
 from service.commands.out_of_turn import AskFit
 from service.fits import job
+from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.rounds import slot_history, slot_sums, stored_past
 from service.rounds.kept_slots import KeepSlots
 from service.rounds.slot_history import PastBySlot
-from service.rounds.sums import FitAnswer
 from service.session import slot_clock
 from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session
@@ -45,15 +45,15 @@ def all_rows(patch: pytest.MonkeyPatch) -> Iterator[None]:
     read = slot_history.read_slot_sums
     with patch.context() as here:
         without_sums(here)
-        here.setattr(service.fits.past, "sums_made_anew", lambda *args: None)
+        here.setattr(service.fits.prepared_fit, "sums_made_anew", lambda *args: None)
         here.setattr(slot_history, "read_slot_sums", lambda *args, kept: read(*args, kept=False))
         yield
 
 
 def without_sums(patch: pytest.MonkeyPatch) -> None:
     """Fits know of the kept sums only where these were made anew."""
-    usable = service.fits.past.usable_sums
-    patch.setattr(service.fits.past, "usable_sums", lambda *args: (None, usable(*args)[1]))
+    usable = service.fits.prepared_fit.usable_sums
+    patch.setattr(service.fits.prepared_fit, "usable_sums", lambda *args: (None, usable(*args)[1]))
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def in_slices(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every fit adds up all rows, in slices of two grains."""
     with patch.context() as here:
         without_sums(here)
-        here.setattr(service.fits.past, "AT_ONCE", 1)
+        here.setattr(service.fits.kept_sums, "AT_ONCE", 1)
         here.setattr(stored_past, "SLICE", 2)
         yield
 

@@ -11,9 +11,9 @@ import pytest
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.session.records import SessionKey, SessionRow
 from service.storage.ports import Store
 from service.transfer.file_format import export_session, written

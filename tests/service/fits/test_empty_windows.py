@@ -6,9 +6,9 @@ import pytest
 
 from lhb_engine.agents import ALGORITHMS, make_agent
 from service.commands.erase_trajectory import erase_trajectory
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
 

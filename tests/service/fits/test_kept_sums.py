@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.past
+import service.fits.kept_sums
 from lhb_engine.design import levels, moment_sums
 from lhb_engine.history import FitWindow
 from service.commands.erase_trajectory import erase_trajectory
@@ -13,7 +13,7 @@ from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
 from service.commands.void_decision import VoidDecision
 from service.rounds import history, stored_past
-from service.session.due_fits import Watermark
+from service.session.schedule_records import Watermark
 from service.transfer.replay import replay_session
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
@@ -49,7 +49,7 @@ def test_a_session_lives_on_sums(
     read: list[int] = harness.read  # type: ignore[attr-defined]
     assert max(read[-3:]) < 200
     for at_once in (4, 0):  # 0: rows of every fit from sums are read in slices
-        monkeypatch.setattr(service.fits.past, "AT_ONCE", at_once)
+        monkeypatch.setattr(service.fits.kept_sums, "AT_ONCE", at_once)
         read.clear()
         with harness.store.reader() as reader:
             replay = replay_session(reader, harness.session)

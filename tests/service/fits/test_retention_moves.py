@@ -12,9 +12,9 @@ from lhb_engine.design.moments import Moments
 from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.kept_limits import keep_sums_from

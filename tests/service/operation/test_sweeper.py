@@ -6,8 +6,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from service.api.runtime import Service
+from service.commands.erase_hidden_rows import EraseSlice, sweep
 from service.commands.sessions import DeleteSession
-from service.commands.sweep import EraseSlice, sweep
 from service.session.records import HiddenRows
 from service.storage.ports import Changes, Slices
 from tests.contracts.test_store_hidden import n_rows

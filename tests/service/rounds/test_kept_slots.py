@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
+from service.commands.erase_hidden_rows import sweep
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
-from service.commands.sweep import sweep
 from service.commands.void_decision import VoidDecision
+from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.rounds import slot_sums
 from service.storage.ports import Store
 from service.transfer.file_format import export_session

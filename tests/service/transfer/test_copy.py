@@ -8,9 +8,9 @@ import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
 from service.commands.void_decision import VoidDecision
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.record import Fitted
 from service.storage.ports import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.replay import replay_session

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy import fft
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.diagnostics.finding import Finding
+from lhb_engine.findings.finding import Finding
 from lhb_engine.history import Floats, Ints
 
 LEAST_ROWS = 100

@@ -20,7 +20,6 @@ from service.rounds.reward_rounds import (
 )
 from service.rounds.slot_history import PastBySlot
 from service.session.covariates import covariates_text
-from service.session.due_fits import Watermark
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -29,6 +28,7 @@ from service.session.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
+from service.session.schedule_records import Watermark
 from service.session.slot_clock import SlotClock, longest_total
 from service.storage.ports import Changes
 from service.storage.reader import Reader

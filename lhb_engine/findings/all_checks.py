@@ -8,15 +8,15 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
-from lhb_engine.diagnostics.contexts import (
+from lhb_engine.findings.check_contexts import (
     check_actions,
     check_features,
     check_halves,
     check_horizon,
 )
-from lhb_engine.diagnostics.finding import Finding
-from lhb_engine.diagnostics.profiles import check_profiles
-from lhb_engine.diagnostics.series import Series, check_correlation, check_series
+from lhb_engine.findings.check_profiles import check_profiles
+from lhb_engine.findings.check_series import Series, check_correlation, check_series
+from lhb_engine.findings.finding import Finding
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 

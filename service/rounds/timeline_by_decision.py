@@ -12,7 +12,6 @@ from service.rounds.history import PastByDecision
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decided_rounds
 from service.session.covariates import covariates_text
-from service.session.due_fits import Watermark
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -21,6 +20,7 @@ from service.session.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
+from service.session.schedule_records import Watermark
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.unit_of_work import UnitOfWork

@@ -1,9 +1,11 @@
-"""The moments of a session's past, as a fit's process returns them and as they are stored."""
+"""What a fit's process returns, as the server takes it."""
 
+import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from service.session.records import KeptSumsRow, SessionRow, SlotSumsRow
+from service.rounds.kept_slots import SettledSlots
+from service.session.records import KeptSumsRow, SessionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +39,6 @@ class FitSums:
         )
 
 
-def n_erased(session: SessionRow) -> int:
-    """Return a number that grows whenever a trajectory of a session is erased."""
-    return session.n_erased_rounds + session.n_erased_measurements
-
-
-class SettledSlots(NamedTuple):
-    """What a fit's process returns of slots of time that it has summed, in a session with a clock.
-
-    `rows` are stretches of slots that take no decision any more. `measured` is the position of the
-    last measurement, or void, that the fit could know; `n_erased` as when it read the decisions.
-    """
-
-    rows: list[SlotSumsRow]
-    measured: int
-    n_erased: int
-
-
 class FitAnswer(NamedTuple):
     """What a fit's process returns.
 
@@ -65,3 +50,44 @@ class FitAnswer(NamedTuple):
     text: str
     sums: FitSums | None = None
     settled: SettledSlots | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
+
+    `estimate` is the JSON form of an `Estimate`. It is None if the fit failed, and in a part of a
+    fit, whose `settled` slots are to be kept before the fit goes on. `is_final` says of a failure
+    that another attempt would end like it. `n_erased` is that of the session as the fit read it.
+    """
+
+    estimate: dict[str, Any] | None
+    fingerprint: dict[str, Any] | None = None
+    reason: str | None = None
+    is_final: bool = False
+    session_name: str | None = None
+    n_erased: int | None = None
+    sums: FitSums | None = None
+    settled: SettledSlots | None = None
+
+    @classmethod
+    def of(cls, answer: FitAnswer) -> Self:
+        """Return what a fitting process says."""
+        said = {"estimate": None, **json.loads(answer.text)}
+        return cls(**said, sums=answer.sums, settled=answer.settled)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the fit goes on once its slots are kept."""
+        return self.estimate is None and self.reason is None
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a log says of it."""
+        if self.estimate is None:
+            return {"name": self.session_name, "reason": self.reason}
+        return {
+            "name": self.session_name,
+            "rows": self.estimate["n_rows"],
+            "reason": self.estimate["message"],
+            "alarm": bool((self.estimate["diagnostics"] or {}).get("alarm")),
+        }

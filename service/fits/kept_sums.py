@@ -1,127 +1,25 @@
-"""What a fit reads: its rows, or moments of the past that it goes on from and the rows after them.
+"""The sums that a session's fits keep: when a fit may go on from them, and when they are made anew.
 
-The moments follow from the rows: a fit without them reads all rows. A session that drops rows needs
-them.
+They follow from the rows: a fit without them reads all rows. A session that drops rows needs them.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal
-
-import numpy as np
-
 from lhb_engine.agents import Agent
-from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.agents.summed_past import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
-from lhb_engine.estimate import Estimate
-from lhb_engine.history import LATEST, FitWindow, History
+from lhb_engine.history import LATEST, FitWindow
 from service.fits.beginning import estimate_in_use
+from service.fits.fit_answer import FitSums
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision
-from service.rounds.retention import no_fit_from_rows
-from service.rounds.sums import FitSums, SettledSlots, n_erased
-from service.rounds.timeline import Past, timeline_of
-from service.session.due_fits import Watermark
+from service.rounds.timeline import Past
 from service.session.records import KeptSumsRow, SessionRow
+from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
 NO_SUMS = None, FOR_EVER
-Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows
 AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedFit:
-    """A fit, and all that it reads.
-
-    `history` has all rows of its window, or those that the sums `kept` lack. `anew` is the position
-    up to which corrected values are not in it: there the sums were made anew.
-    """
-
-    agent: Agent
-    kept: KeptSums | None
-    history: History
-    anew: int
-
-    def run(self) -> tuple[Estimate, SessionSums | None]:
-        """Fit and check, and return the sums for the next fit if the agent keeps some.
-
-        A window of which no round is left, as those who began them were erased, has no data. Raises
-        `NeedsAllRows` or `NeedsNewSums` if the fit has to be without `kept`.
-        """
-        if not self.history.trajectories:
-            if self.kept is not None:  # of earlier rounds
-                raise NeedsAllRows
-            return _of_nothing(self.history), None
-        estimate, sums = self.agent.fit_keeping(self.history, self.kept)
-        return replace(estimate, findings=self.agent.findings(self.history, estimate)), sums
-
-
-def _of_nothing(history: History) -> Estimate:
-    window = history.window
-    assert window is not None
-    return Estimate(
-        "insufficient_data",
-        np.zeros(window.n_lags),
-        message="No round of the window is left.",
-        first_round=window.first,
-        last_round=window.last,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFit:
-    """What a fit has read of its session: the fit, or why it cannot be made.
-
-    `settled` are summed slots that are to be kept; without `fit` and `reason`, before the fit goes
-    on.
-    """
-
-    fit: PreparedFit | None = None
-    reason: str | None = None
-    settled: SettledSlots | None = None
-
-
-def read_fit(
-    reader: Reader,
-    session: SessionRow,
-    agent: Agent,
-    window: FitWindow,
-    known: Watermark,
-    measured: int | None,
-    *,
-    takes_kept: bool,
-    sums: Sums = "kept",
-    anew: int = FOR_EVER,
-) -> ReadFit:
-    """Read what a fit needs: so a session's next fit is made, and so one is made again.
-
-    The session has the options that the fit has, the agent is as it was before the fit. `measured`
-    is how many measurements the installed estimate's fit could use. With `takes_kept` it goes on
-    from what earlier fits have kept: what follows from the log is the same. After `NeedsNewSums` it
-    adds up new `sums`, after `NeedsAllRows` none. `anew` is that of a fit that is made again.
-    """
-    past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
-    kept = None
-    if takes_kept and sums == "kept":
-        kept, anew = usable_sums(reader, session, agent, window, known, past)
-    if kept is None:
-        reason = no_fit_from_rows(session, agent, window)
-        if reason is not None:
-            return ReadFit(reason=reason)
-    new = [*past.new] if takes_kept else []
-    settled = SettledSlots(new, known.measured, n_erased(session)) if new else None
-    if not past.is_whole:
-        return ReadFit(settled=settled)
-    past.anew = anew if _has_sums(session, agent, past) and not session.dropped_to else FOR_EVER
-    if kept is None and sums != "none":
-        kept = sums_made_anew(session, agent, window, measured, past)
-    history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
-    history = replace(history, measured_before=measured)
-    fit = PreparedFit(agent, kept, history, min(anew, known.measured))
-    return ReadFit(fit, settled=settled)
 
 
 def usable_sums(
@@ -141,7 +39,7 @@ def usable_sums(
     decision was voided since. The fit then adds all rows anew.
     """
     row, before = reader.kept_sums(session.key), agent.prediction
-    if row is None or not _has_sums(session, agent, past) or row.estimate != session.estimate:
+    if row is None or not has_sums(session, agent, past) or row.estimate != session.estimate:
         return NO_SUMS
     if row.last_round > window.last or row.measured > known.measured:
         return NO_SUMS  # it is a fit that others have overtaken
@@ -153,7 +51,7 @@ def usable_sums(
     return _kept(row, agent), row.anew
 
 
-def _has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
+def has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
     """Whether this fit works from sums, of rows that do not change once they are settled."""
     return agent.keeps_sums and past.n_rows > LATEST and not closing_of(session).is_by_time
 
@@ -166,7 +64,7 @@ def sums_made_anew(
     None where it has so few rounds that all are read at once, where it needs rows and not sums, or
     where rows were dropped.
     """
-    if not _has_sums(session, agent, past):
+    if not has_sums(session, agent, past):
         return None
     if past.n_rows <= AT_ONCE * LATEST or session.dropped_to:
         return None

@@ -7,8 +7,8 @@ from scipy.special import chdtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
-from lhb_engine.diagnostics.finding import Finding, named
 from lhb_engine.estimate import first_lags
+from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
 

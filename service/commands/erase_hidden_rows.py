@@ -4,7 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from service.fits.schedule import recount
+from service.fits.when_due import recount
 from service.session.records import HiddenRows, SessionKey
 from service.storage.ports import EraseCursor
 from service.writer.command import Command, SessionCommand

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.diagnostics import findings as checks
-from lhb_engine.diagnostics.contexts import check_halves
-from lhb_engine.diagnostics.findings import findings, latest
+from lhb_engine.findings import all_checks as checks
+from lhb_engine.findings.all_checks import findings, latest
+from lhb_engine.findings.check_contexts import check_halves
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 

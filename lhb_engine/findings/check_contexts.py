@@ -11,7 +11,7 @@ from scipy.special import chdtri, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
-from lhb_engine.diagnostics.finding import Finding, named
+from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 

@@ -1,4 +1,4 @@
-"""The schedule of a session's fits.
+"""When a fit is due: the schedule of a session's fits.
 
 It is part of the session's row: the windows of fits that are not due yet (`open`), the fit that
 is due, running or not (`current`, the due mark) and the due fits that wait for it (`waiting`). This
@@ -16,8 +16,8 @@ from service.fits.record import record_fit
 from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import DueFit, DueReason, OpenWindow, Watermark
 from service.session.records import SessionKey, SessionRow
+from service.session.schedule_records import DueFit, DueReason, OpenWindow, Watermark
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork

@@ -15,7 +15,7 @@ from service.lift.exact import ONE, dumps, exact, loads, nearest
 from service.lift.sums import GROUPS, NOTHING, LiftSums, Totals
 from service.rounds.closing import closing_of
 from service.session.records import LiftSumsRow, LiftUnitRow, PlayedRound, SessionRow, TrajectoryRow
-from service.session.trial import block_of, block_rounds
+from service.session.trial import Group, block_of, block_rounds
 from service.storage.reader import MeasuredRow, Reader
 
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000
@@ -38,27 +38,43 @@ class Step:
 
 def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
     """Return the stored sums of the session's comparison; if there are none, new ones."""
-    row, trial = reader.lift_sums(session.key), session.trial
-    if row is not None and row.since == trial.since:
+    row, trial = sums_in_force(reader, session), session.trial
+    if row is not None:
         return row
     began = trial.since, trial.since, trial.since_reward
     return LiftSumsRow(*session.key, *began, LiftSums().dumps())
+
+
+def sums_in_force(reader: Reader, session: SessionRow) -> LiftSumsRow | None:
+    """Return the stored sums of the session's comparison, or None."""
+    row = reader.lift_sums(session.key)
+    return row if row is not None and row.since == session.trial.since else None
 
 
 def lift_sums_without(
     reader: Reader, session: SessionRow, trajectory: TrajectoryRow
 ) -> list[LiftSumsRow]:
     """Return the stored sums of the session's comparison without a trajectory's units, if any."""
-    row, trial, horizon = reader.lift_sums(session.key), session.trial, session.horizon
+    row = sums_in_force(reader, session)
     if row is None:
         return []
-    sums, name = LiftSums.loads(row.sums), trajectory.key
-    places = [(name, block) for block in range(block_of(name, trajectory.n_rounds, horizon) + 1)]
-    units = reader.lift_units(session.key, trial.since, places)  # none if the sums are older
-    for (_, block), unit in units.items():
-        round = max(0, block - 1) * block_rounds(horizon) + 1
-        sums.move(trial.group(session.seed, name, round, horizon), totals_of(unit), NOTHING)
+    sums, units = LiftSums.loads(row.sums), units_of(reader, session, trajectory)
+    for unit in units:
+        sums.move(group_of(session, unit), totals_of(unit), NOTHING)
     return [row._replace(sums=sums.dumps())] if units else []
+
+
+def units_of(reader: Reader, session: SessionRow, trajectory: TrajectoryRow) -> list[LiftUnitRow]:
+    """Return the units of a trajectory that the session's comparison has summed."""
+    name, n = trajectory.key, trajectory.n_rounds
+    places = [(name, block) for block in range(block_of(name, n, session.horizon) + 1)]
+    return [*reader.lift_units(session.key, session.trial.since, places).values()]
+
+
+def group_of(session: SessionRow, unit: LiftUnitRow) -> Group:
+    """Return the group that a unit falls to."""
+    first = max(0, unit.block - 1) * block_rounds(session.horizon) + 1
+    return session.trial.group(session.seed, unit.trajectory, first, session.horizon)
 
 
 def next_step(reader: Reader, session: SessionRow) -> Step | None:

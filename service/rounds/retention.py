@@ -17,6 +17,7 @@ from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.rules import keeps_everything, needs_sums
+from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Reader
 
 DAY = 86_400.0
@@ -71,15 +72,16 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
         place = reader.sums_place(session.key)
         if place is None or place.estimate != session.estimate:
             return None
-    n = session.n_rounds
+    n, lift = session.n_rounds, _in_lift(reader, session)
     to = _before_memory(session) if place is None else place.last_round - LATEST
-    to = min(to, n - (session.keep_rounds or LATEST))
+    to = min(to, n - (session.keep_rounds or LATEST), lift.decided)
     if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
         return None
     until = now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
     to = _last_before(_times(reader, session), until, session.dropped_to, to)
-    if place is not None:
-        measured = reader.oldest_measured(session.key, place.n_settled, FOR_EVER)
+    n_settled = min(FOR_EVER if place is None else place.n_settled, lift.measured)
+    if n_settled < FOR_EVER:
+        measured = reader.oldest_measured(session.key, n_settled, FOR_EVER)
         to = to if measured is None else min(to, measured - 1)
     if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
         return None
@@ -131,18 +133,34 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
     """
     if is_busy(session) or session.archived_at is not None:
         return False
+    key, lift, known = session.key, _in_lift(reader, session), FOR_EVER
+    if found.dropped_to > lift.decided:
+        return False
     if not needs_sums(session):
-        return found.dropped_to <= _before_memory(session)
-    key, place = session.key, reader.sums_place(session.key)
-    if place is None or (place.estimate, place.measured) != (session.estimate, found.measured):
-        return False
-    replaced = reader.first_replaced(key, place.n_settled, FOR_EVER)
-    if replaced is not None and replaced <= session.schedule.seen:
-        return False
-    if reader.voids(key, place.measured, FOR_EVER):
-        return False
-    measured = reader.oldest_measured(key, found.n_measurements, FOR_EVER)
+        if found.dropped_to > _before_memory(session):
+            return False
+    else:
+        known, place = found.n_measurements, reader.sums_place(key)
+        if place is None or (place.estimate, place.measured) != (session.estimate, found.measured):
+            return False
+        replaced = reader.first_replaced(key, place.n_settled, FOR_EVER)
+        if replaced is not None and replaced <= session.schedule.seen:
+            return False
+        if reader.voids(key, place.measured, FOR_EVER):
+            return False
+    measured = reader.oldest_measured(key, min(known, lift.measured), FOR_EVER)
     return measured is None or measured > found.dropped_to
+
+
+def _in_lift(reader: Reader, session: SessionRow) -> Watermark:
+    """Return up to where rounds and rewards are in the sums of lift; all, without a comparison."""
+    trial = session.trial
+    if not trial.is_on:
+        return Watermark(FOR_EVER, FOR_EVER)
+    row = reader.lift_sums(session.key)
+    if row is None or row.since != trial.since:
+        return Watermark(trial.since_reward, trial.since)
+    return Watermark(row.measured, row.decided)
 
 
 def _times(reader: Reader, session: SessionRow) -> Callable[[int], float | None]:

@@ -121,8 +121,6 @@ RULES = (
     Rule(SHADOW, CLOCK, TOTALS),
     Rule(RETENTION, NO_MEMORY, FROM_ALL),
     Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
-    Rule(RETENTION, HOLDOUT, "lift is summed from rows"),
-    Rule(RETENTION, SHADOW, "lift is summed from rows"),
     Rule(ALL_ROUNDS, FROM_ROWS, FROM_ALL),
     Rule(ALL_ROUNDS, SUM, FROM_ALL),
     Rule(ALL_ROUNDS, DEFAULT, FROM_ALL),

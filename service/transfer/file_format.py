@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
+from service.lift.steps import sums_in_force, units_of
 from service.session.kept_contexts import unpack
 from service.session.records import (
     PARTS,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
+    LiftUnitRow,
     MeasurementRow,
     SessionRow,
     VoidRow,
@@ -88,6 +90,8 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
         sums = reader.kept_sums(session.key)
         if sums is not None:
             yield sums_record(sums)
+    if session.dropped_to:
+        yield from _lift_records(reader, session)
     state = reader.agent_state(session.key)
     if state is not None:
         yield {"record": "agent", "state": json.loads(state)}
@@ -99,6 +103,19 @@ def sums_record(sums: KeptSumsRow) -> dict[str, Any]:
     for name in ("settled", "seen"):
         values[name] = None if values[name] is None else b64encode(values[name]).decode()
     return {"record": "sums", **values}
+
+
+def _lift_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
+    """Yield the records of a comparison that follow from no row any more."""
+    row = sums_in_force(reader, session)
+    if row is None:
+        return
+    sums = json.loads(row.sums)
+    del sums["groups"]
+    yield {"record": "lift", "decided": row.decided, "measured": row.measured, **sums}
+    for trajectory in reader.trajectories(session.key):
+        for unit in sorted(units_of(reader, session, trajectory)):
+            yield {"record": "unit", **_without_owner(unit)}
 
 
 def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:
@@ -113,7 +130,9 @@ def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _without_owner(row: DecisionRow | MeasurementRow | EstimateRow | VoidRow) -> dict[str, Any]:
+def _without_owner(
+    row: DecisionRow | MeasurementRow | EstimateRow | VoidRow | LiftUnitRow,
+) -> dict[str, Any]:
     return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
 
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from pydantic_core import to_json
 
 from service.base.problems import Problem, ProblemCode
-from service.session.records import KeptSumsRow, SessionRow
+from service.session.records import KeptSumsRow, LiftSumsRow, SessionRow
 from service.storage.reader import n_bytes
 from service.transfer.file_format import read_lines
 from service.transfer.import_fold import ImportFold, Row
@@ -27,7 +27,7 @@ class PreparedImport:
     `mark` is the digest of the file: the id of a named session ends in it, so that repeating the
     import finds the session instead of creating another.
     `rows` is a file of slices, one pickled list of rows after the other, which `read_slice` reads;
-    `sums` are those of a session that drops rows.
+    `sums` and `lift` are those of a session that drops rows.
     """
 
     session: SessionRow
@@ -35,6 +35,7 @@ class PreparedImport:
     state: str | None
     rows: Path
     sums: KeptSumsRow | None = None
+    lift: LiftSumsRow | None = None
 
 
 def prepare_import(
@@ -51,7 +52,7 @@ def prepare_import(
     own: dict[str, Any] = {"tenant": tenant, "name": name, "created_as": name}
     state = to_json(fold.agent.state()).decode() if fold.has_state else None
     return PreparedImport(
-        replace(fold.session, archived_at=None, **own), mark, state, rows, fold.sums
+        replace(fold.session, archived_at=None, **own), mark, state, rows, fold.sums, fold.lift
     )
 
 

@@ -18,6 +18,8 @@ from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
 from service.base.problems import Problem
 from service.commands.sessions import checked_agent, first_agent
+from service.lift.steps import group_of, totals_of
+from service.lift.sums import NOTHING, LiftSums, ShadowSums
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.kept_contexts import pack
@@ -27,6 +29,8 @@ from service.session.records import (
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
+    LiftSumsRow,
+    LiftUnitRow,
     MeasurementRow,
     SessionRow,
     TrajectoryRow,
@@ -34,14 +38,14 @@ from service.session.records import (
 )
 from service.session.rules import has_only_sums
 from service.session.slot_clock import clock_of
-from service.session.trial import imported_trial
+from service.session.trial import block_of, imported_trial
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Fits
 from service.transfer.import_trajectories import NO_OWNER, Trajectories
 from service.writer.agent_cache import build_agent
 
 Record = dict[str, Any]
-Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow
+Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow | LiftUnitRow
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 
 
@@ -61,12 +65,15 @@ class ImportFold:
         After `finish`: whether the agent's state is stored.
     sums : KeptSumsRow or None
         What stands for dropped rounds.
+    lift : LiftSumsRow or None
+        After `finish`: what stands for them in a comparison.
     """
 
     session: SessionRow
     agent: Agent
     has_state = False
     sums: KeptSumsRow | None = None
+    lift: LiftSumsRow | None = None
 
     _trajectories: Trajectories
     _fits: Fits
@@ -77,6 +84,8 @@ class ImportFold:
         self._allow_oracles = allow_oracles
         self._direction: Estimate | None = None  # the estimate in use
         self._state: tuple[dict[str, Any], int] | None = None  # of the agent, with its line
+        self._units = LiftSums()  # of a comparison
+        self._last_unit = ("", -1)  # its trajectory and its block
         self._newest = (0, 0)  # highest model version of a decision, and the line of that decision
 
     def apply(self, line: int, record: Record) -> Row | None:
@@ -217,6 +226,32 @@ class ImportFold:
         check(in_order, "n_settled", f"there are {most} measurements")
         self.sums = KeptSumsRow(*NO_OWNER, **record)
 
+    def _lift_record(self, record: Record) -> None:
+        session, decided, measured = self.session, record["decided"], record["measured"]
+        is_first = bool(session.dropped_to) and session.trial.is_on and self.lift is None
+        check(is_first, "record", "lift stands once in a session that needs its sums, else never")
+        begun = max(session.dropped_to, session.trial.since)
+        check(begun <= decided <= session.n_rounds, "decided", "there is no such round")
+        begun = session.trial.since_reward
+        check(begun <= measured <= session.n_measurements, "measured", "there is no such reward")
+        shadow = ShadowSums(**record["shadow"])
+        n_left_out, points = record["n_left_out"], record["points"]
+        self._units = LiftSums(shadow=shadow, n_left_out=n_left_out, points=points)
+        self.lift = LiftSumsRow(*NO_OWNER, session.trial.since, decided, measured, "")
+
+    def _unit_record(self, record: Record) -> LiftUnitRow:
+        session, unit = self.session, LiftUnitRow(*NO_OWNER, **record)
+        has_lift = self.lift is not None and self.lift.since == unit.since
+        check(has_lift, "since", "there is no such comparison")
+        place = unit.trajectory, unit.block
+        check(place > self._last_unit, "block", "units are in order")
+        n_rounds = self._trajectories.n_rounds(unit.trajectory)
+        n_blocks = block_of(unit.trajectory, n_rounds, session.horizon)
+        check(n_rounds > 0 and unit.block <= n_blocks, "block", "the trajectory has no such block")
+        self._last_unit = place
+        self._units.move(group_of(session, unit), NOTHING, totals_of(unit))
+        return unit
+
     def _agent_record(self, record: Record) -> None:
         check(self._state is None, "record", "there is one agent")
         self._state = record["state"], self.line
@@ -237,6 +272,10 @@ class ImportFold:
         check(begun, "session.trial", "its comparison begins after the last round or reward")
         sums = self.sums
         has_sums = sums is not None and sums.estimate == session.estimate
+        if self.lift is not None:
+            self.lift = self.lift._replace(sums=self._units.dumps())
+        is_compared = session.trial.is_on and session.dropped_to > session.trial.since
+        check(not is_compared or self.lift is not None, "session.dropped_to", "lift has no sums")
         yield from self._trajectories.rows(has_sums=has_sums or not has_only_sums(session))
         self._learn()
 

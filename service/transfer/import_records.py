@@ -17,12 +17,14 @@ from service.base.field_types import (
     Time,
     field_name,
 )
+from service.lift.sums import MOST_POINTS, ShadowSums
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import (
     PARTS,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
+    LiftUnitRow,
     MeasurementRow,
     SessionRow,
     VoidRow,
@@ -36,6 +38,8 @@ WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three 
 Bounds = Annotated[list[WideNumber], Field(min_length=2, max_length=2)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
+Exact = Annotated[str, Field(pattern="^-?[0-9a-f]{1,600}p-?[0-9]{1,4}$")]
+POINT = Annotated[list[WideNumber], Field(min_length=5, max_length=5)]  # of lift so far
 Diagnostic = AnyFloat | int | str | bool | list[AnyFloat]
 
 # An export writes these fields for its readers. An import ignores them and derives its own.
@@ -67,6 +71,9 @@ def _record_of(kind: str, row: type, owner: tuple[str, ...], **in_file: Any) -> 
     return _record(kind, **{name: fields[name] for name in fields if name not in owner})
 
 
+SHADOW_TYPES = {
+    name: Count if kind is int else WideNumber for name, kind in get_type_hints(ShadowSums).items()
+}
 WINDOW = _record("window", epoch=Ordinal, first=Ordinal, last=Ordinal, n_lags=Ordinal, due=Ordinal)
 MANIFEST_FIELDS = {
     "window": WINDOW,
@@ -120,6 +127,18 @@ SUMS = _record_of(
     settled=Text,
     seen=Text | None,
     anew=NotRequired[Count],
+)
+LIFT = _record(
+    "lift",
+    record=Literal["lift"],
+    decided=Count,
+    measured=Count,
+    shadow=_record("shadow", **SHADOW_TYPES),
+    n_left_out=Count,
+    points=Annotated[list[POINT], Field(max_length=MOST_POINTS)],
+)
+UNIT = _record_of(
+    "unit", LiftUnitRow, ROW_OWNER, record=Literal["unit"], reward=Exact, predicted=Exact
 )
 VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])
 
@@ -223,6 +242,8 @@ RECORD: Any = (
     | MEASUREMENT
     | VOID
     | SUMS
+    | LIFT
+    | UNIT
     | ESTIMATE
     | _record("state", record=Literal["agent"], state=STATE)
 )

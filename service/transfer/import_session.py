@@ -18,6 +18,8 @@ from service.session.records import (
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
+    LiftSumsRow,
+    LiftUnitRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -112,6 +114,7 @@ def changes_of(rows: list[Row], key: SessionKey) -> Changes:
         MeasurementRow: changes.measurements,
         VoidRow: changes.voids,
         EstimateRow: changes.estimates,
+        LiftUnitRow: changes.lift_units,
     }
     for row in rows:
         if isinstance(row, TrajectoryRow):
@@ -131,6 +134,7 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
     state: str | None
     by: Actor
     sums: KeptSumsRow | None = None
+    lift: LiftSumsRow | None = None
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session and whether it is new; the name may have been given since.
@@ -150,6 +154,9 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
         if self.sums is not None:
             sums = self.sums._replace(tenant=session.tenant, session_id=session.id)
             uow.pending.sums.append(sums)
+        if self.lift is not None:
+            lift = self.lift._replace(tenant=session.tenant, session_id=session.id)
+            uow.pending.lift_sums.append(lift)
         uow.pending.swept.append(session.key)
         announce(uow, session)
         if session.wake_at is not None:
@@ -177,7 +184,8 @@ def import_session(
         offset: int | None = 0
         while offset is not None:
             offset = yield WriteSlice(session.key, writer, prepared.rows, offset)
-        finish = FinishImport(session, prepared.mark, writer, prepared.state, by, prepared.sums)
+        summed = prepared.sums, prepared.lift
+        finish = FinishImport(session, prepared.mark, writer, prepared.state, by, *summed)
         found, is_shown = yield finish
         return found, is_shown
     finally:

@@ -56,6 +56,10 @@ class Trajectories:
         check(isinstance(at, int | float) and 0 <= at <= 1e11, "last_at", "it is no time")
         self._declared[str(key)] = record
 
+    def n_rounds(self, name: str) -> int:
+        """Return how many rounds a declared trajectory has, 0 if there is none."""
+        return int(self._declared.get(name, {"n_rounds": 0})["n_rounds"])
+
     def of_decision(self, name: str, round: int) -> FileTrajectory:
         """Return a decision's trajectory; it begins after the rounds that are dropped."""
         part = self._known.get(name)

@@ -201,8 +201,8 @@ create table slot_sums (
 
 create index slot_sums_by_slot on slot_sums (tenant, session_id, last_slot);
 
--- What is summed of sessions with a trial. It follows from the rows: a session without it is summed
--- from its beginning.
+-- What is summed of sessions with a trial. Where no row is dropped it follows from the rows: a
+-- session without it is summed from its beginning.
 create table lift_sums (
     tenant text not null,
     session_id text not null,

@@ -63,8 +63,6 @@ async def test_it_is_set_changed_and_ended(serve: Serve) -> None:
 
 
 NEED_ROWS: list[dict[str, Any]] = [
-    {"holdout": {"share": 0.1, "policy": "uniform"}},
-    {"mode": "shadow"},
     {"clock": {"slot_seconds": 60}},
     {"algorithm": "ad_lasso"},
     {"reward_mode": "sum"},
@@ -72,6 +70,8 @@ NEED_ROWS: list[dict[str, Any]] = [
     {"dim": 20, "horizon": 60},
 ]
 NEED_NONE: list[dict[str, Any]] = [
+    {"holdout": {"share": 0.1, "policy": "uniform"}},
+    {"mode": "shadow"},
     {},
     {"options": {"levels": True}},
     {"options": {"memory": 1000}},

@@ -45,8 +45,10 @@ __all__ = [
     "__version__",
     "lambda_max",
     "make_agent",
+    "plot",
     "simulate",
     "solve_group_lasso",
+    "to_frame",
 ]
 
 DISTRIBUTION = "long-horizon-bandits"

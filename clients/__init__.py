@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from .sdk.session import AsyncSession, Session
+    from .sdk.tables import plot, to_frame
     from .sdk.wire import Decision
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "TooManyRequests",
     "Unauthorized",
     "Unavailable",
+    "plot",
+    "to_frame",
 ]
 
 
@@ -46,6 +49,8 @@ MODULES = {
     "Client": "client",
     "Decision": "wire",
     "Session": "session",
+    "plot": "tables",
+    "to_frame": "tables",
 }
 
 

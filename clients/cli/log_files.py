@@ -1,6 +1,7 @@
 """Read logged trajectories from files, in blocks of rounds.
 
-A file holds one row or object a round, in the order in which they were played:
+A file holds one row or object a round, in the order in which they were played; a name's case does
+not matter:
 
     arm         the arm taken, from 0; empty for a round without action
     reward      its round's measured value; empty where missing
@@ -34,6 +35,7 @@ from clients.cli.output import LogError
 from lhb_engine.evaluation.log_replay import NO_ARM, Block
 
 BLOCK_ROUNDS = 4096
+NAMES = ("arm", "reward", "propensity", "contexts", "context", "trajectory", "covariates")
 CHOSEN = ("arm", "propensity", "context", "contexts")  # of a decision with an action
 ITEMS = "item_context.csv"
 AFFINITY = "user-item_affinity_"
@@ -46,7 +48,8 @@ def read_log(
 ) -> Iterator[Block]:
     """Read the rounds of a .csv, .ndjson or .parquet file, with the covariates of these names.
 
-    Raises `LogError`: a row that is not of the documented form.
+    Raises `LogError`: a row that is not of the documented form, or there is no reward in any row of
+    the first block.
     """
     readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
         ".csv": partial(_csv, covariates=covariates),
@@ -57,12 +60,23 @@ def read_log(
     if path.suffix not in readers:
         raise LogError(f"{path.name}: must end in {', '.join(readers)}")
     read = _open_bandit if _is_open_bandit(path) else readers[path.suffix]
-    rounds = enumerate(read(path), 1)
+    rounds = enumerate(map(_named, read(path)), 1)
     dim: int | None = None
     while rows := list(islice(rounds, block_rounds)):
+        if dim is None and not any("reward" in row for _, row in rows):
+            raise LogError(
+                f"{path.name}: there is no reward; there are {', '.join(map(str, rows[0][1]))}"
+            )
         dim = dim or next(filter(None, (_width(row) for _, row in rows)), None)
         for _, alike in groupby(rows, _arms):
             yield _block(list(alike), dim, covariates)
+
+
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose columns have their names as documented, `reward` for `Reward`."""
+    if row.keys() <= set(NAMES):
+        return row
+    return {name.lower() if name.lower() in NAMES else name: value for name, value in row.items()}
 
 
 def _width(row: dict[str, Any]) -> int | None:
@@ -85,13 +99,10 @@ def _csv(path: Path, covariates: Sequence[str]) -> Iterator[dict[str, Any]]:
         for name in covariates:
             if name not in (reader.fieldnames or ()):
                 raise LogError(f"{path.name}: there is no column {name}")
-        for row in reader:
-            out: dict[str, Any] = {
-                name: None if row.get(name) in (None, "") else json.loads(str(row[name]))
-                for name in ("arm", "reward", "propensity", "contexts", "context", *covariates)
-            }
-            if row.get("trajectory"):
-                out["trajectory"] = row["trajectory"]
+        for row in map(_named, reader):
+            out: dict[str, Any] = dict(row)
+            for name in ({*NAMES, *covariates} - {"trajectory"}) & row.keys():
+                out[name] = json.loads(row[name]) if row[name] else None
             if "x0" in row:
                 names = [f"x{i}" for i in range(sum(n[:1] == "x" and n[1:].isdigit() for n in row))]
                 filled = all(row[name] for name in names)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lhb_engine.agents import Agent
+from lhb_engine.design.levels import stretch_of
 from lhb_engine.estimate import Estimate, signal_of
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.evaluation.off_policy import DoublyRobust, ImportanceWeights, Support
@@ -68,12 +69,14 @@ class LogPast:
     """The rounds of a trajectory that fits, predictions and weights still need.
 
     Weights look back `reach` lags. `n_rounds` counts the trajectory's rounds so far; `first_kept`
-    is the number of the first that is still here.
+    is the number of the first that is still here. `level` is what the last fit's rounds say of the
+    trajectory's own.
     """
 
     def __init__(self, dim: int, reach: int, n_covariates: int = 0) -> None:
         self.n_rounds = 0
         self.first_kept = 1
+        self.level = 0.0
         self._selected = [np.empty((0, dim))]
         self._rewards = [np.empty(0)]
         self._positions = [np.empty(0, dtype=np.int64)]
@@ -120,6 +123,10 @@ class LogPast:
     def told(self, n: int) -> Floats:
         """Return the covariates of the last n rounds."""
         return _last(self._told, n)
+
+    def rewards(self, n: int) -> Floats:
+        """Return the last n rewards, NaN where missing."""
+        return _last(self._rewards, n)
 
     def trajectory(self) -> Trajectory:
         """Return the rounds that are still here, with their rewards."""
@@ -360,7 +367,7 @@ class LogReplay:
             return np.full(n, self._mean)
         tail = past.tail(n + len(estimate.lag_weights) - 1)
         signal = signal_of(tail, estimate.theta, estimate.pays)
-        expected = signal[len(tail) - n :] + (estimate.intercept or 0.0)
+        expected = signal[len(tail) - n :] + (estimate.intercept or 0.0) + past.level
         if estimate.effects is None:
             return np.asarray(expected)
         columns = self.agent.covariates.columns(rounds.astype(np.float64))
@@ -390,3 +397,16 @@ class LogReplay:
         self.agent.install(estimate)
         if estimate.theta is not None:
             self.estimate = estimate
+            for past in self._pasts.values():
+                past.level = self._level(past, estimate)
+
+    def _level(self, past: LogPast, estimate: Estimate) -> float:
+        """Return the expected level of a trajectory, by its latest rounds: docs/model.md (7.27)."""
+        past.level, n = 0.0, min(len(past), stretch_of(self.agent.horizon))
+        if estimate.levels is None or n == 0:
+            return 0.0
+        rounds = np.arange(past.n_rounds - n + 1, past.n_rounds + 1)
+        errors = past.rewards(n) - self._predict(past, rounds)
+        errors = errors[np.isfinite(errors)]
+        between, within = estimate.levels["spread"] ** 2, (estimate.sigma_hat or 0.0) ** 2
+        return float(errors.sum() * between / max(between * len(errors) + within, 1e-300))

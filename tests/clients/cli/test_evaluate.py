@@ -82,6 +82,21 @@ def test_selected_contexts_alone_will_do(rounds: list[dict], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".ndjson", ".parquet"])
+def test_the_case_of_a_name_does_not_matter(
+    suffix: str, rounds: list[dict], tmp_path: Path
+) -> None:
+    loud = [{name.title(): value for name, value in row.items()} for row in rounds]
+    path = tmp_path / f"loud{suffix}"
+    write(path, [{**row, "contexts": row.pop("Contexts")} for row in loud])
+    log, plain = whole(path), whole(write(tmp_path / f"log{suffix}", rounds))
+    np.testing.assert_array_equal(log.rewards, plain.rewards)
+    np.testing.assert_array_equal(log.propensities, plain.propensities)
+    named = [{"earned" if n == "reward" else n: v for n, v in row.items()} for row in rounds]
+    with pytest.raises(LogError, match=r"no reward; there are .*earned"):
+        list(read_log(write(tmp_path / f"named{suffix}", named)))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".ndjson", ".parquet"])
 def test_covariates_are_columns_of_the_log(suffix: str, rounds: list[dict], tmp_path: Path) -> None:
     told = [row | {"rain": i / 7 if i % 3 else None, "sun": -i} for i, row in enumerate(rounds)]
     path = write(tmp_path / f"log{suffix}", told)

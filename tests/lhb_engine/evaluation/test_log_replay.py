@@ -279,3 +279,19 @@ def test_covariates_are_learned_and_expected(size):
     assert told.skill.low > 0.9
     untold = replayed(log, "anytime", 6, size=size, **season)
     assert untold.skill.high < 0.6
+
+
+def test_predictions_have_the_levels_of_trajectories():
+    """Levels are most of the variance; a fit knows those of the rounds that it has read."""
+    rng = np.random.default_rng(3)
+    n_users, n_rounds = 30, 40
+    levels = rng.normal(0.0, 5.0, n_users)
+    keys = np.tile(np.arange(n_users), n_rounds)
+    selected = rng.normal(size=(len(keys), DIM))
+    rewards = levels[keys] + selected @ THETA + 0.1 * rng.normal(size=len(keys))
+    names = np.array([f"user {key}" for key in keys], dtype=object)
+    log = Block(selected, rewards, trajectories=names)
+    told = replayed(log, "anytime", 3, levels=True)
+    untold = replayed(log, "anytime", 3)
+    assert told.skill.low > 0.9
+    assert untold.skill.high < 0.2

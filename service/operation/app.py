@@ -45,6 +45,7 @@ from service.operation.build import log_start
 from service.operation.scraped_metrics import ScrapedMetrics
 from service.operation.sweeper import Sweeper
 from service.personalizer import configuration, events
+from service.personalizer.loop import move_version
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
 from service.web.api_keys import KeyWatch
@@ -87,6 +88,7 @@ class App(FastAPI):
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve with FastAPI what the middleware does not serve itself."""
+        move_version(scope)
         await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:

@@ -4,6 +4,7 @@ import secrets
 from typing import Annotated, Any
 
 from fastapi import Depends
+from starlette.types import Scope
 
 from lhb_engine.randomness import SEED_LIMIT
 from service.api.runtime import Service
@@ -28,8 +29,9 @@ DEFAULTS: dict[str, Any] = {
     "default_reward": 0.0,
 }
 PATH = "/personalizer/{version}"
+DATED = "2022-09-01-preview"  # the version that stands in the query, not in the path
 # of its contract; their rank and events are the same
-VERSIONS = ("v1.0", "v1.1-preview", *(f"v1.1-preview.{n}" for n in (1, 2, 3)))
+VERSIONS = ("v1.0", "v1.1-preview", *(f"v1.1-preview.{n}" for n in (1, 2, 3)), DATED)
 
 
 async def find_loop(service: Service, tenant: str, name: str = NAME) -> SessionRow | None:
@@ -83,6 +85,14 @@ def deferred_name(loop: SessionRow) -> str:
 async def find_decision(service: Service, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
     """Return a decision by its event id, or None."""
     return await service.query(key[0], lambda reader: reader.decision(key, event_id), is_small=True)
+
+
+def move_version(scope: Scope) -> None:
+    """Put the dated version of a request's query into its path, as the others have theirs."""
+    asked = f"api-version={DATED}".encode()
+    if scope.get("query_string") == asked and scope["path"].startswith("/personalizer/"):
+        scope["path"] = f"/personalizer/{DATED}/{scope['path'].removeprefix('/personalizer/')}"
+        scope["raw_path"], scope["query_string"] = scope["path"].encode(), b""
 
 
 def refuse_version(version: str) -> str:

@@ -46,6 +46,17 @@ async def test_every_version_is_the_same_session(serve: Serve) -> None:
         session = await client.read(SESSION)
         assert (session["n_rounds"], session["dim"], session["horizon"]) == (4, 64, 1)
         assert session["default_reward"] == 0.0
+        dated = {"api-version": "2022-09-01-preview"}  # as azure-ai-personalizer 1.0.0b1 asks
+        asked = {"actions": ACTIONS, "eventId": "a/ä"}
+        answer = await client.post("/personalizer/rank", json=asked, params=dated)
+        assert answer.status_code == 201, answer.text
+        path = "/personalizer/events/a%2F%C3%A4/reward"
+        stored = await client.post(path, json={"value": 1.0}, params=dated)
+        assert stored.status_code == 204, stored.text
+        assert (await client.read(f"{SESSION}/rounds"))["items"][-1]["reward"] == 1.0
+        later = {"api-version": "2099-01-01"}
+        answer = await client.post("/personalizer/rank", json=asked, params=later)
+        refused(answer, 404, "ResourceNotFound", "unknown_route", None)
         answer = await client.post("/personalizer/v2/rank", json={"actions": ACTIONS})
         refused(answer, 404, "ResourceNotFound", "unknown_route", None)
 

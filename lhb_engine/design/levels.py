@@ -57,6 +57,12 @@ def without_levels(values: Floats, level: Ints, intercept: Floats, rho: float) -
     return out.reshape(values.shape)
 
 
+def expected_level(errors: Floats, spread: float, noise: float) -> float:
+    """Return what errors of one level say of it, whose spread is tau sigma, beside noise sigma."""
+    between = spread**2
+    return float(errors.sum() * between / (between * len(errors) + noise**2))
+
+
 def kept_share(rho: float, sizes: Floats) -> Floats:
     """Return 1 / sqrt(1 + tau^2 n): how much of its mean a level of n rounds keeps."""
     return np.asarray(np.sqrt((1.0 - rho) / (1.0 - rho + rho * sizes)))

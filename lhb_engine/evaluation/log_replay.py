@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.design.levels import stretch_of
+from lhb_engine.design.levels import expected_level, stretch_of
 from lhb_engine.estimate import Estimate, signal_of
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.evaluation.off_policy import DoublyRobust, ImportanceWeights, Support
@@ -401,12 +401,9 @@ class LogReplay:
                 past.level = self._level(past, estimate)
 
     def _level(self, past: LogPast, estimate: Estimate) -> float:
-        """Return the expected level of a trajectory, by its latest rounds: docs/model.md (7.27)."""
+        """Return the expected level of a trajectory, by its latest rounds."""
         past.level, n = 0.0, min(len(past), stretch_of(self.agent.horizon))
-        if estimate.levels is None or n == 0:
-            return 0.0
         rounds = np.arange(past.n_rounds - n + 1, past.n_rounds + 1)
         errors = past.rewards(n) - self._predict(past, rounds)
-        errors = errors[np.isfinite(errors)]
-        between, within = estimate.levels["spread"] ** 2, (estimate.sigma_hat or 0.0) ** 2
-        return float(errors.sum() * between / max(between * len(errors) + within, 1e-300))
+        spread = (estimate.levels or {"spread": 0.0})["spread"]
+        return expected_level(errors[np.isfinite(errors)], spread, estimate.sigma_hat or 1.0)

@@ -16,6 +16,7 @@ from lhb_engine.blas import one_thread
 from service.storage.database_url import open_reader
 from service.transfer.replay import replay_session
 from service.transfer.without_server import all_sessions
+from tests.forked_process import ForkedProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +46,7 @@ class Server:
     """
 
     leaves_sessions = True
+    is_forked = True  # begins with the service's modules loaded; else as a new interpreter
     code = "from service.operation.server import run; run(port=0)"
     ready = "listening on"
 
@@ -52,7 +54,7 @@ class Server:
         self.database = url_of(database)
         self.settings = settings
         self.prefix = prefix
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | ForkedProcess | None = None
         self._errors: IO[str] | None = None  # a file: a full pipe would stop the server
         self.url = ""
         self.output = ""  # what it printed, once it has ended
@@ -67,14 +69,17 @@ class Server:
             **self.settings,
         }
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- `stop` closes it
-        self.process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-c", self.code],
-            env=environment,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        if self.is_forked and not self.prefix and all(n[:4] == "LHB_" for n in self.settings):
+            self.process = ForkedProcess(self.code, environment, (None, None, self._errors))
+        else:
+            self.process = subprocess.Popen(
+                [*self.prefix, sys.executable, "-c", self.code],
+                env=environment,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith(self.ready):
@@ -87,7 +92,7 @@ class Server:
         """As the power would, for this process."""
         self.stop(signal.SIGKILL)
 
-    def stop(self, how: int = signal.SIGTERM) -> int:
+    def stop(self, how: int = signal.SIGTERM) -> int | None:
         """End it, and give its exit code."""
         assert self.process is not None
         if self.process.poll() is None:

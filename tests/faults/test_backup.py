@@ -1,7 +1,6 @@
 """`lhb backup` under load, kill -9, `lhb restore`: what was answered before the backup is there."""
 
 import asyncio
-import os
 import random
 import sqlite3
 import subprocess
@@ -25,20 +24,13 @@ from service.transfer.without_server import import_file
 from tests.conftest import database
 from tests.faults.load_generator import Player, log_of, make_players, play_all
 from tests.faults.server_process import ROOT, Server, WorkerProcess, assert_replay_equals_live
+from tests.forked_process import lhb_text
 
 EXPORTED = ROOT / "tests/service/transfer/exported.ndjson"
 
 
 def lhb(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "clients.cli.main", *arguments],
-        env={**os.environ, "LHB_DATABASE_URL": url},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return lhb_text(*arguments, LHB_DATABASE_URL=url)
 
 
 @contextmanager

@@ -1,9 +1,6 @@
 """`lhb export | lhb import` between SQLite and PostgreSQL: the session goes on as if nothing."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,21 +11,14 @@ import pytest
 
 from clients.simulator import SimulationSettings, play_in_process, settled_estimates
 from lhb import Client, Session
-from tests.faults.server_process import ROOT, Server, WorkerProcess
+from tests.faults.server_process import Server, WorkerProcess
+from tests.forked_process import run_lhb
 
 SETTINGS = SimulationSettings(("ad_lasso",), rounds=240, horizon=20, dim=3, arms=4, sparsity=2)
 
 
 def lhb(url: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    done = subprocess.run(
-        [sys.executable, "-m", "clients.cli.main", *arguments],
-        env={**os.environ, "LHB_DATABASE_URL": url},
-        cwd=ROOT,
-        input=stdin,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_lhb(*arguments, stdin=stdin, LHB_DATABASE_URL=url)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

@@ -1,15 +1,14 @@
 """`lhb replay`, `export` and `import` beside a server that owns the file, and without one."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.faults.server_process import Server
 from tests.faults.test_kill import wait_for_fits
+from tests.forked_process import run_lhb
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 
@@ -17,15 +16,8 @@ ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 def lhb(
     database: Path, *arguments: str, stdin: bytes = b"", **settings: str
 ) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "LHB_DATABASE_URL": f"sqlite:///{database}", **settings}
-    return subprocess.run(
-        [sys.executable, "-m", "clients.cli.main", *arguments],
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    settings = {"LHB_DATABASE_URL": f"sqlite:///{database}", **settings}
+    return run_lhb(*arguments, stdin=stdin, **settings)
 
 
 @pytest.mark.slow

@@ -161,6 +161,7 @@ def test_requests_commits_and_fits_are_traced_without_what_clients_sent(
 class Inspected(Server):
     """Prints what it has loaded when it ends."""
 
+    is_forked = False
     code = (
         "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: None);"
         "from service.operation.server import run; run(port=0); print(sorted(sys.modules))"

@@ -1,9 +1,6 @@
 """Every command has an example that it takes, fits a terminal, and is completed by shells."""
 
-import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +9,7 @@ from typer.main import get_command
 
 from clients.cli.main import app
 from clients.cli.output import WIDTH, table
+from tests.forked_process import lhb_text
 
 Path = tuple[str, ...]
 
@@ -75,13 +73,7 @@ def test_help_fits_a_terminal(
 )
 def test_a_shell_completes(typed: str, offered: set[str]) -> None:
     asked = {"_LHB_COMPLETE": "complete_bash", "COMP_WORDS": typed}
-    done = subprocess.run(
-        [sys.executable, "-c", "import lhb; lhb.main()"],
-        env={**os.environ, **asked, "COMP_CWORD": str(len(typed.split()) - 1)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = lhb_text(**asked, COMP_CWORD=str(len(typed.split()) - 1))
     assert set(done.stdout.split()) == offered, done.stderr
 
 

@@ -1,18 +1,12 @@
 """`lhb simulate` as a user types it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-
-def lhb(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "clients.cli.main", *arguments], capture_output=True, text=True
-    )
+from tests.forked_process import lhb_text as lhb
 
 
 def simulate(*arguments: str) -> tuple[dict[str, Any], str]:

@@ -1,9 +1,7 @@
 """What cannot be done is a line that says why, no traceback, and costs nothing that is there."""
 
-import os
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -11,17 +9,12 @@ from pathlib import Path
 import pytest
 
 from clients.cli.output import EXPECTED, UNREACHABLE
+from tests.forked_process import lhb_text
 
 
 def lhb(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "clients.cli.main", *arguments],
-        env={**os.environ, "LHB_DATABASE_URL": f"sqlite:///{folder / 'lhb.db'}", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    database = {"LHB_DATABASE_URL": f"sqlite:///{folder / 'lhb.db'}"}
+    return lhb_text(*arguments, **(database | environment))
 
 
 def refused(done: subprocess.CompletedProcess[str], said: str) -> None:

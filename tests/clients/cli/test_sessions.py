@@ -1,24 +1,15 @@
 """`lhb sessions` says the same through a server and beside it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from clients.cli.demo import server
 from lhb import Client
+from tests.forked_process import lhb_text
 
 
 def lhb(database: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "clients.cli.main", "sessions", *arguments],
-        env={**os.environ, "LHB_DATABASE_URL": f"sqlite:///{database}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = lhb_text("sessions", *arguments, LHB_DATABASE_URL=f"sqlite:///{database}")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,24 +1,11 @@
 """`lhb settings` says what is set, and every command names what is misspelt."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from clients.cli.output import WIDTH
 from service.base.settings import Settings
-
-
-def lhb(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "clients.cli.main", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+from tests.forked_process import lhb_text as lhb
 
 
 def test_every_setting_is_listed_with_its_value_default_and_meaning(tmp_path: Path) -> None:

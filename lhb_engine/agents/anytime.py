@@ -133,6 +133,11 @@ class Anytime(Agent):
         return FitWindow(epoch, first, n_rounds, min(self.horizon, n_rounds), n_rounds)
 
     @classmethod
+    def uses_all_rounds(cls, options: dict[str, Any]) -> bool:
+        """Return whether there is no `memory`."""
+        return options.get("memory") is None
+
+    @classmethod
     def most_stale(cls, options: dict[str, Any]) -> float | None:
         """Return the option, or its default."""
         share = float(options.get("most_stale", MOST_STALE))

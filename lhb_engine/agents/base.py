@@ -269,6 +269,11 @@ class Agent:
         return None
 
     @classmethod
+    def uses_all_rounds(cls, options: dict[str, Any]) -> bool:
+        """Return whether coming fits use rounds however old, and not those of their windows."""
+        return False
+
+    @classmethod
     def most_stale(cls, options: dict[str, Any]) -> float | None:
         """Return the share of measurements above which unseen ones make a fit due; None: never."""
         return None

@@ -1,10 +1,10 @@
 """Retention: which old rounds of a session no coming fit needs, so that their rows may go.
 
-A fit of `anytime` goes on from sums, and reads the rows after them; with the option `memory` it
-reads the last rounds, and no sums. What a session gives up is one position, `dropped_to`: rounds up
-to it take no rewards any more. The rows of a round go when that holds, too, for the round
-`n_before` rounds later in its trajectory, so that every later row finds its lags and those of its
-pair, and the rows of its level.
+A fit of `anytime` goes on from sums, and reads the rows after them; with the option `memory`, and
+by another algorithm, a fit reads the rounds of its window, and no sums. What a session gives up is
+one position, `dropped_to`: rounds up to it take no rewards any more. The rows of a round go when
+that holds, too, for the round `n_before` rounds later in its trajectory, so that every later row
+finds its lags and those of its pair, and the rows of its level.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.rules import keeps_everything, needs_sums
-from service.session.schedule_records import Watermark
+from service.session.schedule_records import DueFit, Watermark
 from service.storage.reader import FOR_EVER, Reader
 
 DAY = 86_400.0
@@ -73,7 +73,7 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
         if place is None or place.estimate != session.estimate:
             return None
     n, lift = session.n_rounds, _in_lift(reader, session)
-    to = _before_memory(session) if place is None else place.last_round - LATEST
+    to = _before_windows(reader, session) if place is None else place.last_round - LATEST
     to = min(to, n - (session.keep_rounds or LATEST), lift.decided)
     if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
         return None
@@ -112,12 +112,19 @@ def count_complete(reader: Reader, session: SessionRow, windows: list[FitWindow]
     return counts
 
 
-def _before_memory(session: SessionRow) -> int:
-    """Return the position of the last round that no coming fit uses, in a session with a memory."""
-    schedule = session.schedule
+def _before_windows(reader: Reader, session: SessionRow) -> int:
+    """Return the position of the last round that no coming fit uses, where fits have windows.
+
+    Where somebody is erased, the last fit of an epoch is made again.
+    """
+    schedule, memory, last = session.schedule, session.options.get("memory"), None
     windows = [due.window for due in (schedule.current, *schedule.waiting) if due is not None]
     windows += [one.window for one in schedule.open]
-    first = session.n_rounds - int(session.options["memory"]) + 1
+    if memory is None:
+        last = reader.installed(session)
+    if last is not None:
+        windows.append(DueFit.from_json({**last.inputs, "retry_at": None}).window)
+    first = session.n_rounds - int(memory or 0) + 1
     return min([first, *(window.first for window in windows)]) - 1
 
 
@@ -137,7 +144,7 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
     if found.dropped_to > lift.decided:
         return False
     if not needs_sums(session):
-        if found.dropped_to > _before_memory(session):
+        if found.dropped_to > _before_windows(reader, session):
             return False
     else:
         known, place = found.n_measurements, reader.sums_place(key)

@@ -44,10 +44,9 @@ def keeps_everything(session: SessionRow) -> bool:
 def needs_sums(session: SessionRow) -> bool:
     """Return whether fits use all rounds: those of a session that drops rows then need sums.
 
-    With the option `memory` they use the rows of the last rounds, and rounds before these teach
-    nothing any more.
+    Elsewhere rounds before the windows of coming fits teach nothing any more.
     """
-    return session.options.get("memory") is None
+    return ALGORITHMS[session.algorithm].uses_all_rounds(session.options)
 
 
 def has_only_sums(session: SessionRow) -> bool:
@@ -58,7 +57,7 @@ def has_only_sums(session: SessionRow) -> bool:
 KEEP = ("keep_rounds", "keep_days")
 RETENTION = Feature("`keep_rounds`, `keep_days`", KEEP, lambda s, _: drops_rows(s))
 ALL_ROUNDS = Feature(
-    "`keep_rounds`, `keep_days` without the option `memory`",
+    "`keep_rounds`, `keep_days` of `anytime` without `memory`",
     (*KEEP, "options.memory"),
     lambda s, _: drops_rows(s) and needs_sums(s),
 )
@@ -66,11 +65,6 @@ FROM_ROWS = Feature(
     "`dim` times `horizon` over 1000",
     ("dim", "horizon"),
     lambda s, kind: not kind.fits_from_sums(s.dim, s.horizon),
-)
-NO_MEMORY = Feature(
-    "an algorithm without the option `memory`",
-    ("algorithm",),
-    lambda s, kind: not hasattr(kind.options_type, "memory"),
 )
 CLOCK = Feature("`clock`", ("clock",), lambda s, _: s.clock is not None)
 SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mode == "sum")
@@ -119,7 +113,6 @@ RULES = (
     Rule(LEARNER, CLOCK, TOTALS),
     Rule(HOLDOUT, CLOCK, TOTALS),
     Rule(SHADOW, CLOCK, TOTALS),
-    Rule(RETENTION, NO_MEMORY, FROM_ALL),
     Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
     Rule(ALL_ROUNDS, FROM_ROWS, FROM_ALL),
     Rule(ALL_ROUNDS, SUM, FROM_ALL),

@@ -64,12 +64,13 @@ async def test_it_is_set_changed_and_ended(serve: Serve) -> None:
 
 NEED_ROWS: list[dict[str, Any]] = [
     {"clock": {"slot_seconds": 60}},
-    {"algorithm": "ad_lasso"},
     {"reward_mode": "sum"},
     {"default_reward": 0.0},
     {"dim": 20, "horizon": 60},
 ]
 NEED_NONE: list[dict[str, Any]] = [
+    {"algorithm": "ad_lasso"},
+    {"algorithm": "lin_ucb"},
     {"holdout": {"share": 0.1, "policy": "uniform"}},
     {"mode": "shadow"},
     {},

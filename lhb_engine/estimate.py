@@ -65,6 +65,13 @@ class Estimate:
         its `first_lags`, over its later lags and over all. None where none can be given.
     no_intervals : str or None
         Why an estimate that could have intervals has none, or none of some lag weights.
+    gain : dict or None
+        What choices earn a round by the directions that decide from now on: `over_chance`,
+        `over_best_arm` (None where rounds differ in their number of arms) and `still_to_gain`, each
+        a `value` with a 95% interval, `low` and `high`; and `best_is_right`, the probability that
+        the likeliest arm pays most. None where it is not known.
+    no_gain : str or None
+        Why an estimate with a direction has no gain.
     effects : dict or None
         What covariates do: `values`, the change of the reward by one unit of each; `included`, the
         probability of each group that it has an effect; `share`, its share of the rewards'
@@ -111,6 +118,8 @@ class Estimate:
     candidates: Floats | None = None
     intervals: dict[str, Any] | None = None
     no_intervals: str | None = None
+    gain: dict[str, Any] | None = None
+    no_gain: str | None = None
     effects: dict[str, Any] | None = None
     levels: dict[str, Any] | None = None
     form: LagForm | None = None

@@ -193,6 +193,8 @@ class History:
     latest_after : int or None
         Where each trajectory has all rounds of the session: the latest rows are those of
         measurements after this one, in order of arrival. None: they are those of the latest rounds.
+    sets : tuple of (K, dim) arrays
+        The context sets of some of the latest rounds (`lhb_engine.context_sets`).
     """
 
     dim: int
@@ -205,6 +207,7 @@ class History:
     settled_round: int | None = None
     levels: int = 0
     latest_after: int | None = None
+    sets: tuple[Floats, ...] = ()
 
     def checked_window(self) -> FitWindow:
         """Return the window; ValueError without it, its rounds, or finite rewards."""

@@ -36,7 +36,7 @@ from lhb_engine.evaluation.log_replay import NO_ARM, Block
 
 BLOCK_ROUNDS = 4096
 NAMES = ("arm", "reward", "propensity", "contexts", "context", "trajectory", "covariates")
-CHOSEN = ("arm", "propensity", "context", "contexts")  # of a decision with an action
+CHOSEN: Sequence[str] = ("arm", "propensity", "context", "contexts")  # of a decision with an action
 ITEMS = "item_context.csv"
 AFFINITY = "user-item_affinity_"
 NUMBERS = ("item_feature_0",)  # the other features of an item are categories
@@ -128,12 +128,14 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     The file has them by trajectory, and rewards after their decisions: a first pass keeps the
     rewards, and where each round stands. A reward over a span of rounds belongs to no single round
     and is left out. Of a reward that was corrected, the last value counts. A voided decision was
-    never shown: its round is one without action.
+    never shown: its round is one without action. Contexts of all arms are read where the session
+    keeps those of all rounds.
     """
     # trajectory, round, value and covariates, by the position of the first value
     values: dict[int, tuple[str, int, float, dict[str, float]]] = {}
     places: list[tuple[int, int]] = []  # position in the session, and in the file
     voids: set[tuple[str, int]] = set()
+    chosen = CHOSEN
     with path.open("rb") as file:
         at = 0
         for line in file:
@@ -144,6 +146,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 values[root] = record["trajectory"], record["first_round"], record["value"], extra
             elif record["record"] == "decision":
                 places.append((record["position"], at))
+            elif record["record"] == "header" and not record["session"]["keep_contexts"]:
+                chosen = [name for name in CHOSEN if name != "contexts"]
             elif record["record"] == "void":
                 voids.add((record["trajectory"], record["round"]))
             at += len(line)
@@ -159,7 +163,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             row = {"reward": rewards.get(key), "trajectory": record["trajectory"]}
             row["covariates"] = (record["covariates"] or {}) | covariates.get(key, {})
             if key not in voids and record["arm"] is not None:
-                row |= {name: record.get(name) for name in CHOSEN}
+                row |= {name: record.get(name) for name in chosen}
             yield row
 
 

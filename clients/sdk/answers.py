@@ -40,6 +40,28 @@ class IntervalsAnswer(TypedDict):
     lag_sums: NotRequired[list[list[tuple[float, float]]] | None]
 
 
+class EarnedAnswer(TypedDict):
+    """What is earned a round, and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class GainAnswer(TypedDict):
+    """What choices earn a round, by posterior draws on context sets of the latest rounds.
+
+    `over_chance` is against an arm at random, `over_best_arm` against the best fixed place in the
+    list of arms (null where rounds have different numbers of arms), `still_to_gain` what the best
+    choices would earn beyond. `best_is_right` is the probability that the likeliest arm pays most.
+    """
+
+    over_chance: EarnedAnswer
+    over_best_arm: EarnedAnswer | None
+    still_to_gain: EarnedAnswer
+    best_is_right: float
+
+
 class EffectsAnswer(TypedDict):
     """What covariates, seasons and a trend do.
 
@@ -201,6 +223,8 @@ class FitAnswer(TypedDict):
     candidates: NotRequired[list[list[float]] | None]
     intervals: NotRequired[IntervalsAnswer | None]
     no_intervals: NotRequired[str | None]
+    gain: NotRequired[GainAnswer | None]
+    no_gain: NotRequired[str | None]
     effects: NotRequired[EffectsAnswer | None]
     levels: NotRequired[LevelsAnswer | None]
     form: NotRequired[LagForm | None]

@@ -47,6 +47,7 @@ class Anytime(Agent):
     options: AnytimeOptions
     settings = AnytimeSettings()
     takes_parts = True
+    takes_sets = True
 
     def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
         super().__init__(dim, horizon, options)
@@ -175,9 +176,11 @@ class Anytime(Agent):
         if found is None:
             if kept is not None:
                 raise NeedsAllRows
-            return AnytimeFit(self, RowsPast(self, window, align(history))).estimate(), None
+            past = RowsPast(self, window, align(history))
+            return AnytimeFit(self, past, history.sets).estimate(), None
         latest, sums = found
-        return AnytimeFit(self, SummedPast(self, window, latest, sums)).estimate(), sums
+        past = SummedPast(self, window, latest, sums)
+        return AnytimeFit(self, past, history.sets).estimate(), sums
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""

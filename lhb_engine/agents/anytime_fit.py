@@ -1,5 +1,6 @@
 """One fit of the anytime agent (docs/model.md 7): from rows to an estimate."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from lhb_engine.estimate import Estimate, LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, later_rows
+from lhb_engine.posterior.gain import gain
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_posterior import profile_posterior
@@ -38,12 +40,13 @@ ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 class AnytimeFit:
     """One fit, with the agent's state at the round when it is due; the agent is not changed."""
 
-    def __init__(self, agent: "Anytime", past: RowsPast) -> None:
+    def __init__(self, agent: "Anytime", past: RowsPast, sets: Sequence[Floats] = ()) -> None:
         self.past, self.rows, self.window = past, past.rows, past.window
         self.units, self.prediction = past.units, past.prediction
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
         self.theta, self.candidates, self.dim = agent.theta, agent.candidates, agent.dim
+        self.sets = [contexts / self.units.contexts for contexts in sets]
 
     def estimate(self) -> Estimate:
         """Return the new estimate in the user's units; status `zero` if the guard refuses it.
@@ -62,6 +65,7 @@ class AnytimeFit:
                 active_lags=(),
                 candidates=None,
                 intervals=None,
+                gain=None,
                 sign_margin=None,
                 form=None,
                 lag_profiles=None,
@@ -178,6 +182,9 @@ class AnytimeFit:
             if self._told is None
             else None
         )
+        drawn = candidates(found) if samples else None
+        deciding = theta[None] if drawn is None else drawn
+        earned = gain(self.sets, theta, deciding, found.totals, self.options.epsilon)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
@@ -186,10 +193,12 @@ class AnytimeFit:
             lag_profiles=profiles,
             forms=forms,
             active_lags=tuple(active.tolist()),
-            candidates=candidates(found) if samples else None,
+            candidates=drawn,
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
             intervals=None if isinstance(known, str) else known.intervals(),
             no_intervals=known if isinstance(known, str) else known.unclear,
+            gain=None if isinstance(earned, str) else earned,
+            no_gain=earned if isinstance(earned, str) else None,
             message=part.in_words(found, angles[0])
             + (WORSENED if checked.get("alarm") else "")
             + (SAMPLED if samples else ""),

@@ -101,6 +101,8 @@ class Agent:
         The agent learns from single rewards through `observe`.
     takes_corrections : bool
         A value that the agent has learned from can be corrected: a fit reads it again.
+    takes_sets : bool
+        A fit says what choices among the contexts of all arms earn.
     takes_parts : bool
         A fit takes a trajectory in parts, which have the rounds that some rewards need.
     served_dim, served_horizon : int or None
@@ -121,6 +123,7 @@ class Agent:
     learns_within_epoch: ClassVar[bool] = False
     takes_corrections: ClassVar[bool] = True
     takes_parts: ClassVar[bool] = False
+    takes_sets: ClassVar[bool] = False
     served_dim: ClassVar[int | None] = None
     served_horizon: ClassVar[int | None] = None
     max_dim: ClassVar[int | None] = None  # where the state grows faster than dim

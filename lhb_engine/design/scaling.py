@@ -53,6 +53,7 @@ class Units:
             sigma_hat=_times(estimate.sigma_hat, self.rewards),
             intercept=_times(estimate.intercept, self.rewards),
             intervals=self._intervals(estimate.intervals),
+            gain=self._gain(estimate.gain),
             effects=self._effects(estimate.effects),
             levels=self._levels(estimate.levels),
             forms=self._forms(estimate.forms),
@@ -71,6 +72,7 @@ class Units:
             active_lags=(),
             candidates=None,
             intervals=None,
+            gain=None,
             form=None,
             lag_profiles=None,
             forms=None,
@@ -97,6 +99,16 @@ class Units:
         for name in {"lag_profiles", "lag_sums"} & intervals.keys():
             others[name] = self.weights(np.array(intervals[name])).tolist()
         return intervals | {"lag_weights": shown} | others
+
+    def _gain(self, gain: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Convert what choices earn to the user's units; None where a number overflows."""
+        earned = {
+            name: {end: number * self.rewards for end, number in one.items()}
+            for name, one in (gain or {}).items()
+            if isinstance(one, dict)
+        }
+        is_finite = np.isfinite([*map(list, map(dict.values, earned.values()))]).all()
+        return gain and gain | earned if is_finite else None
 
     def _effects(self, effects: dict[str, Any] | None) -> dict[str, Any] | None:
         """Convert the effects of covariates to the user's units."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent, make_agent
+from lhb_engine.context_sets import latest_kept, step
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 from lhb_engine.randomness import Draw
@@ -124,6 +125,18 @@ class _Played:
         self.rewards: Floats = np.zeros(n_rounds)
         self.selected: Floats = np.zeros((n_rounds, dim))
         self.gaps: Floats = np.zeros(n_rounds)
+        self._sets: dict[int, Floats] = {}
+
+    def _keep(self, contexts: Floats, first: int) -> None:
+        """Keep the context sets, (n, K, dim), of the session's rounds from `first` on."""
+        every = step(first)
+        for i in range(-first % every, len(contexts), every):
+            self._sets[first + i] = contexts[i]
+
+    @property
+    def sets(self) -> tuple[Floats, ...]:
+        """The context sets that a fit now is given."""
+        return tuple(self._sets[round] for round in latest_kept(self.n_played))
 
 
 def _agent(
@@ -182,7 +195,7 @@ class _Log(_Played):
         covariates = self.environment.covariates(1, n) if self.is_told else None
         part = Trajectory(self.selected[:n], measured, covariates=covariates)
         groups = () if covariates is None else (1,) * covariates.shape[1]
-        return History(self.environment.dim, {TRAJECTORY: part}, groups=groups)
+        return History(self.environment.dim, {TRAJECTORY: part}, groups=groups, sets=self.sets)
 
     def _every(self, rewards: Floats) -> Measurements:
         return Measurements.single(self._numbers[: len(rewards)], rewards)
@@ -206,6 +219,7 @@ class _Log(_Played):
     def _record(self, contexts: Floats, arms: Ints) -> None:
         n, start = len(arms), self.n_played
         rows = slice(start, start + n)
+        self._keep(contexts, start + 1)
         signals = self.environment.signals(contexts, start + 1)
         self.arms[rows] = arms
         self.selected[rows] = contexts[np.arange(n), arms]
@@ -254,6 +268,7 @@ class _UserLog(_Played):
             for user, round, number in zip(users, rounds, numbers, strict=True)
         ]
         arms = agent.choose_block(contexts, draws)
+        self._keep(contexts, first)
         chosen, place = np.arange(len(arms)), self.visits.place[rows]
         self.arms[rows] = arms
         self.selected[rows] = self._contexts[place] = contexts[chosen, arms]
@@ -299,4 +314,5 @@ class _UserLog(_Played):
         """Return all users who have begun, by key, and the rewards that have come in."""
         begun = np.unique(self.visits.user[: self.n_played]).tolist()
         parts = {user_key(user): self._trajectory(user) for user in begun}
-        return History(self.environment.world.dim, dict(sorted(parts.items())))
+        parts = dict(sorted(parts.items()))
+        return History(self.environment.world.dim, parts, sets=self.sets)

@@ -18,7 +18,7 @@ from service.fits.when_due import begin_rounds, is_between_boundaries, is_blocke
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import in_order
-from service.session.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
+from service.session.kept_contexts import FEW_NUMBERS, are_kept, pack, refuse_too_many
 from service.session.names import NO_NAMES, NamedContexts
 from service.session.records import DecisionRow, SessionKey, SessionRow
 from service.session.trial import arm_index
@@ -175,6 +175,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         begun = timeline.begun_by(session.n_rounds, at)
         round = trajectory.n_rounds
         arm, scores, propensity, explored, context = None, b"", None, False, b""
+        kept = None
         agent_arm = None
         draw = timeline.draw(session, self.trajectory, round, session.n_rounds, at)
         n_arms = 0 if contexts is None else len(contexts)
@@ -186,6 +187,8 @@ class Decide(SessionCommand[Taken | Blocked]):
             if forced is not None:
                 chosen, propensity, explored = forced, drawn, False
             arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
+            if are_kept(session, n_arms, session.n_rounds):
+                kept = pack(contexts)
         epoch, next_fit_round = timeline.epoch(session, agent, begun)
         decision = DecisionRow(  # by place: by name each decision costs more
             *self.key,
@@ -208,7 +211,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             at,
             played_by,
             agent_arm,
-            pack(contexts) if session.keep_contexts and contexts is not None else None,
+            kept,
             beside,
         )
         uow.add_decision(decision)

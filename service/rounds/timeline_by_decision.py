@@ -154,6 +154,10 @@ class ByDecision:
         """Return what a fit reads, given what it may know; `takes_kept`: sums of rounds, too."""
         return PastByDecision(reader, session, window, known)
 
+    def positions_of(self, window: FitWindow, known: Watermark) -> tuple[int, int]:
+        """Return the first and the last position whose decision a fit may know."""
+        return window.first, window.last
+
     def n_gone(self, gaps: Ints, window: FitWindow) -> int:
         """Return how many positions of missing decisions may be in a window."""
         return int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))

@@ -219,6 +219,10 @@ class BySlot:
         """Return what a fit reads of slots."""
         return PastBySlot(reader, session, self.clock, window, known, takes_kept)
 
+    def positions_of(self, window: FitWindow, known: Watermark) -> tuple[int, int]:
+        """Return the first and the last position of decisions up to the watermark."""
+        return 1, known.decided
+
     def n_gone(self, gaps: Ints, window: FitWindow) -> int:
         """Return all: they were decisions of whatever slot."""
         return len(gaps)

@@ -1,18 +1,22 @@
-"""The contexts of all arms of a decision, as a session with `keep_contexts` stores them.
+"""The contexts of all arms of a decision, where they are stored.
 
-A decision's own row holds the chosen context only: fits need no other. Off-policy evaluation does.
+A decision's own row holds the chosen context. Off-policy evaluation needs those of all arms: a
+session with `keep_contexts` stores them. What choices earn needs some of them: sessions of an agent
+that says it store those of a few rounds (`lhb_engine.context_sets`).
 """
 
 import zlib
 
 import numpy as np
 
+from lhb_engine.agents import ALGORITHMS
+from lhb_engine.context_sets import is_kept
 from lhb_engine.history import Floats
 from service.base.problems import Problem, ProblemCode
 from service.session.records import SessionRow
 
 MOST_NUMBERS = 2**17  # of one decision that are kept: 1 MB before they are packed
-FEW_NUMBERS = 2**12  # packed in the event loop, in a tenth of a millisecond
+FEW_NUMBERS = 2**12  # packed in the event loop, in a tenth of a millisecond; of a fit's sets
 LEVEL = 1  # higher ones take several times as long for a tenth of the bytes
 
 
@@ -24,6 +28,15 @@ def pack(contexts: Floats) -> bytes:
 def unpack(packed: bytes, dim: int) -> Floats:
     """Return the (K, dim) array that was packed."""
     return np.frombuffer(zlib.decompress(packed)).reshape(-1, dim)
+
+
+def are_kept(session: SessionRow, n_arms: int, position: int) -> bool:
+    """Whether the contexts of all arms of a decision are stored."""
+    if session.keep_contexts:
+        return True
+    if not is_kept(position) or n_arms < 2:
+        return False
+    return ALGORITHMS[session.algorithm].takes_sets and n_arms * session.dim <= FEW_NUMBERS
 
 
 def refuse_too_many(session: SessionRow, n_arms: int) -> None:

@@ -334,6 +334,11 @@ class Reader(ABC):
         """
         return self._each("rounds_in", *key, json.dumps(ranges), until)
 
+    def context_sets(self, key: SessionKey, positions: list[int]) -> list[tuple[str, bytes]]:
+        """Return trajectory and packed context set of the decisions at positions that keep one."""
+        ranges: list[Range] = [("", position, position) for position in positions]
+        return self._all("context_sets", *key, json.dumps(ranges))
+
     def covariates_in(self, key: SessionKey, ranges: list[Range]) -> Iterator[tuple[str, int, str]]:
         """Iterate over trajectory, round and covariates of decisions that have any.
 

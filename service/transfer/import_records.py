@@ -156,6 +156,25 @@ class Intervals(TypedDict):
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
+class Earned(TypedDict):
+    """What is earned a round, and its interval."""
+
+    value: WideNumber
+    low: WideNumber
+    high: WideNumber
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Gain(TypedDict):
+    """What choices earn a round by an estimate."""
+
+    over_chance: Earned
+    over_best_arm: Earned | None
+    still_to_gain: Earned
+    best_is_right: Annotated[float, Field(ge=0, le=1)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
 class Effects(TypedDict):
     """What the covariates of an estimate do: one a column, and two a group."""
 
@@ -205,6 +224,8 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "candidates": NotRequired[list[list[Number]] | None],
             "intervals": NotRequired[Intervals | None],
             "no_intervals": NotRequired[Text | None],
+            "gain": NotRequired[Gain | None],
+            "no_gain": NotRequired[Text | None],
             "effects": NotRequired[Effects | None],
             "form": NotRequired[LagForm | None],
             "lag_profiles": NotRequired[list[list[WideNumber]] | None],

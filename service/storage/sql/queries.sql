@@ -209,6 +209,24 @@ where d.tenant = $1 and d.session_id = $2 and d.trajectory = r.trajectory
     and d.round between r.first and r.last and d.position <= $4
 order by d.trajectory, d.round, d.number
 
+-- name: context_sets
+-- of decisions at positions (the first number of a range). Those of the default trajectory, which
+-- has no index by position, are there where its rounds are positions
+select trajectory, contexts from (
+select * from (
+select d.trajectory, d.position, d.contexts from {ranges} r cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory <> '' and d.position = r.first
+    and d.contexts is not null
+) named
+union all
+select * from (
+select d.trajectory, d.position, d.contexts from {ranges} r cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = '' and d.round = r.first
+    and d.position = r.first and d.contexts is not null
+) unnamed
+) s
+order by position
+
 -- name: covariates_in
 -- of decisions of ranges of rounds, where they have any
 select d.trajectory, d.round, d.covariates from {ranges} r cross join decisions d

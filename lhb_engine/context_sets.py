@@ -1,0 +1,21 @@
+"""Which rounds' context sets are kept, so that a fit can say what choices among them earn."""
+
+MOST = 64  # sets of the latest rounds
+LEAST = 4  # fewer say nothing of rounds to come
+
+
+def step(position: int) -> int:
+    """Return how far apart kept rounds are beside a round of the session: a power of two."""
+    return 1 << max(0, position.bit_length() - MOST.bit_length() + 1)
+
+
+def is_kept(position: int) -> bool:
+    """Return whether the context set of a round is kept: after n rounds, of some 32 log2(n)."""
+    return position % step(position) == 0
+
+
+def latest_kept(last: int) -> list[int]:
+    """Return the latest kept rounds up to a round of the session, at most `MOST`, in order."""
+    every = step(last)
+    end = last // every
+    return [every * n for n in range(max(end - MOST, 0) + 1, end + 1)]

@@ -1,0 +1,90 @@
+"""What choices earn, by draws."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import make_agent
+from lhb_engine.posterior.gain import BEST, CHANCE, FEW, gain
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
+
+THETA = np.array([1.0, 0.0])
+SETS = [np.array([[1.0, 0.0], [0.0, 1.0]])] * 3 + [np.array([[0.0, 1.0], [1.0, 1.0]])]
+
+
+def found(totals: list[list[float]], epsilon: float = 0.0, **other: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"sets": SETS, "theta": THETA, "deciding": THETA[None], **other}
+    answer = gain(totals=np.array(totals), epsilon=epsilon, **given)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def values(answer: dict[str, Any]) -> list[float]:
+    return [answer[n]["value"] for n in ("over_chance", "over_best_arm", "still_to_gain")]
+
+
+def test_one_draw_has_the_sums_of_its_sets() -> None:
+    # chosen: 2 2 2 5, arms: 2 3 | 2 3 | 2 3 | 3 5
+    assert values(found([[2.0, 3.0]])) == pytest.approx([-0.125, -0.75, 0.75])
+    # with half of uniform play
+    assert values(found([[2.0, 3.0]], 0.5)) == pytest.approx([-0.0625, -0.6875, 0.6875])
+    turns = found([[2.0, 3.0]], deciding=np.array([[1.0, 0.0], [0.0, 1.0]]))
+    # chosen in the other turns: 3 3 3 3 (of equal arms the first one)
+    assert values(turns) == pytest.approx([-0.0, -0.625, 0.625])
+
+
+def test_the_best_is_right_in_a_share_of_draws_and_sets() -> None:
+    answer = found([[2.0, 3.0], [3.0, 2.0]])
+    assert answer["best_is_right"] == pytest.approx(5 / 8)
+
+
+def test_intervals_are_wider_than_draws() -> None:
+    draws = np.linspace(0.0, 1.0, 201)
+    answer = found([[d, 0.0] for d in draws.tolist()])
+    one = answer["over_chance"]
+    assert one["high"] - one["value"] == pytest.approx(CHANCE * 0.475 * 0.5)
+    assert one["value"] - one["low"] == pytest.approx(CHANCE * 0.475 * 0.5)
+    one = answer["over_best_arm"]
+    assert one["high"] - one["low"] == pytest.approx(BEST * 0.95 * 0.25)
+    assert answer["still_to_gain"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    some = found([[1.0, d] for d in (3.0 * draws).tolist()])["still_to_gain"]
+    assert some["low"] == 0.0 < some["value"]
+
+
+def test_rounds_of_different_numbers_of_arms_have_no_fixed_arm() -> None:
+    answer = found([[2.0, 3.0]], sets=[*SETS, np.eye(3)[:, :2]])
+    assert answer["over_best_arm"] is None
+    assert answer["over_chance"] is not None
+
+
+def test_few_sets_say_nothing() -> None:
+    one = SETS[0][:1]
+    assert gain([*SETS[:3], one], THETA, THETA[None], np.ones((1, 2)), 0.0) == FEW
+
+
+def played(theta: list[float], seed: int) -> tuple[dict[str, Any], LongHorizonEnvironment]:
+    weights = np.array([0.5, 0.3])
+    world = LongHorizonEnvironment(np.array(theta), weights, n_arms=4, noise=0.1, seed=seed)
+    agent = make_agent("anytime", dim=3, horizon=2)
+    run = simulate(agent, world, n_rounds=150, seed=seed)
+    answer = [e for e in run.estimates if e.theta is not None][-1].gain
+    assert answer is not None
+    return answer, world
+
+
+def test_what_is_gained_is_near_the_truth() -> None:
+    answer, world = played([0.8, -0.6, 0.0], 1)
+    signals = 0.8 * world.signals(world.contexts(1000, 20_000))
+    most = float((signals.max(axis=1) - signals.mean(axis=1)).mean())
+    assert answer["over_chance"]["value"] == pytest.approx(most, rel=0.15)
+    assert answer["over_best_arm"]["value"] == pytest.approx(float(signals.max(axis=1).mean()), 0.3)
+    assert answer["still_to_gain"]["value"] < 0.02 * most
+    assert answer["best_is_right"] > 0.9
+
+
+@pytest.mark.slow
+def test_on_pure_noise_the_interval_holds_nothing() -> None:
+    every = [played([0.0, 0.0, 0.0], seed)[0]["over_chance"] for seed in range(60)]
+    assert sum(one["low"] <= 0.0 <= one["high"] for one in every) >= 55

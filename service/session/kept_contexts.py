@@ -30,13 +30,18 @@ def unpack(packed: bytes, dim: int) -> Floats:
     return np.frombuffer(zlib.decompress(packed)).reshape(-1, dim)
 
 
-def are_kept(session: SessionRow, n_arms: int, position: int) -> bool:
-    """Whether the contexts of all arms of a decision are stored."""
+def may_be_kept(session: SessionRow, n_arms: int, position: int) -> bool:
+    """Whether the contexts of all arms of a decision may be stored."""
     if session.keep_contexts:
         return True
-    if not is_kept(position) or n_arms < 2:
-        return False
-    return ALGORITHMS[session.algorithm].takes_sets and n_arms * session.dim <= FEW_NUMBERS
+    return is_kept(position) and n_arms > 1 and n_arms * session.dim <= FEW_NUMBERS
+
+
+def are_kept(session: SessionRow, n_arms: int, position: int) -> bool:
+    """Whether the contexts of all arms of a new decision are stored."""
+    if session.keep_contexts or not may_be_kept(session, n_arms, position):
+        return session.keep_contexts
+    return ALGORITHMS[session.algorithm].takes_sets
 
 
 def refuse_too_many(session: SessionRow, n_arms: int) -> None:

@@ -10,7 +10,7 @@ from service.commands.corrections import refuse_corrections
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import check_span
-from service.session.kept_contexts import are_kept, refuse_too_many
+from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.slot_clock import MOST_SLOTS, longest_total
 from service.session.trial import played_again
@@ -158,7 +158,7 @@ def _check_group(session: SessionRow, record: Record) -> None:
 def _check_contexts(session: SessionRow, record: Record) -> None:
     """Check the contexts of all arms."""
     contexts, arm, dim = record["contexts"], record["arm"], session.dim
-    kept = are_kept(session, len(contexts), record["position"])
+    kept = may_be_kept(session, len(contexts), record["position"])
     check(kept, "contexts", "the session does not keep them")
     check(arm is not None, "contexts", "a round without action has none")
     fits = len(contexts) == len(record["scores"]) and all(len(one) == dim for one in contexts)

@@ -7,15 +7,14 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
-from lhb_engine.context_sets import latest_kept
 from lhb_engine.design.session_sums import KeptSums, SessionSums
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Floats, History
+from lhb_engine.history import FitWindow, History
 from service.fits.kept_sums import has_sums, sums_made_anew, usable_sums
 from service.rounds.kept_slots import SettledSlots
+from service.rounds.context_sets import stored_sets
 from service.rounds.retention import no_fit_from_rows
 from service.rounds.timeline import timeline_of
-from service.session.kept_contexts import unpack
 from service.session.records import SessionRow
 from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Reader
@@ -110,20 +109,7 @@ def read_fit(
     if kept is None and sums != "none":
         kept = sums_made_anew(session, agent, window, measured, past)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
-    sets = _context_sets(reader, session, agent, window, known)
+    sets = stored_sets(reader, session, agent, window, known)
     history = replace(history, measured_before=measured, sets=sets)
     fit = PreparedFit(agent, kept, history, min(anew, known.measured))
     return ReadFit(fit, settled=settled)
-
-
-def _context_sets(
-    reader: Reader, session: SessionRow, agent: Agent, window: FitWindow, known: Watermark
-) -> tuple[Floats, ...]:
-    """Return the kept context sets of the latest decisions of a fit's rounds."""
-    if not agent.takes_sets:
-        return ()
-    if agent.prediction is not None:  # older rows may be dropped
-        window = replace(window, first=max(window.first, agent.prediction.since_round))
-    first, last = timeline_of(session).positions_of(window, known)
-    stored = reader.context_sets(session.key, [p for p in latest_kept(last) if p >= first])
-    return tuple(unpack(one, session.dim) for name, one in stored if name != session.erasing)

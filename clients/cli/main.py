@@ -15,6 +15,7 @@ from clients.cli.output import CommandGroup
 from clients.cli.reproduce import reproduce
 from clients.cli.session import session, sessions
 from clients.cli.simulate import simulate
+from clients.cli.sync import sync
 from clients.cli.transfer import export_session, import_session, replay
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export_session,
     "import": import_session,
     "history": history,
+    "sync": sync,
     "replay": replay,
     "reproduce": reproduce,
     "evaluate": evaluate,

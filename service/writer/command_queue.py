@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from time import monotonic
 
 from service.base.problems import Problem, ProblemCode
@@ -15,8 +16,24 @@ COMMAND_SECONDS = 0.00003  # that a command takes, as long as none has been meas
 CHEAPER = 0.8  # times what a command took: the least that it counts with after one transaction
 
 
+class Waiting:
+    """What waits of one tenant."""
+
+    def __init__(self) -> None:
+        self.submissions: deque[tuple[Commands, Answer]] = deque()
+        self.n_commands = 0
+
+    def take(self, most: int) -> Iterator[tuple[Commands, Answer]]:
+        """Take submissions that have `most` commands together; the last one is cut to that."""
+        while most > 0 and self.submissions:
+            commands, answer = self.submissions.popleft()
+            self.n_commands -= len(commands)
+            yield commands[:most], answer
+            most -= len(commands)
+
+
 class CommandQueue:
-    """Submissions by tenant. The commands of a submission run in one transaction.
+    """Submissions by tenant.
 
     Beyond `most` waiting commands a tenant is refused that has its share of the submissions: as
     many as each tenant that waits could have.
@@ -24,48 +41,52 @@ class CommandQueue:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._tenants: dict[str, deque[tuple[Commands, Answer]]] = {}  # in the order of their turns
+        self._tenants: dict[str, Waiting] = {}  # in the order of their turns
         self.n_submissions = 0
         self.n_commands = 0
 
+    @property
+    def n_tenants(self) -> int:
+        """The tenants whose commands wait."""
+        return len(self._tenants)
+
     def refuse_more_than_a_share(self, tenant: str) -> None:
         """Raise a 503 (overloaded) if the queue is full and the tenant has its share of it."""
-        n = len(self._tenants.get(tenant, ()))
+        waiting = self._tenants.get(tenant)
+        n = 0 if waiting is None else len(waiting.submissions)
         n_tenants = len(self._tenants.keys() | {tenant})
         if self.n_commands >= self.most and n * n_tenants >= self.n_submissions:
             detail = "too many requests wait for a transaction"
             raise Problem(ProblemCode.OVERLOADED, detail, retry_after=1)
 
     def put(self, tenant: str, commands: Commands, answer: Answer) -> None:
-        """Add a submission; its answer gets the outcomes of its commands."""
-        queue = self._tenants.get(tenant)
-        if queue is None:
-            queue = self._tenants[tenant] = deque()
-        queue.append((commands, answer))
+        """Add a submission; its answer gets the outcomes of those commands that are taken."""
+        waiting = self._tenants.get(tenant)
+        if waiting is None:
+            waiting = self._tenants[tenant] = Waiting()
+        waiting.submissions.append((commands, answer))
+        waiting.n_commands += len(commands)
         self.n_commands += len(commands)
         self.n_submissions += 1
 
     def take(self, most: int) -> tuple[Commands, list[tuple[Answer, int]]]:
-        """Take submissions, of each tenant in turn, as long as they have `most` commands together.
+        """Take `most` commands: from each of so many tenants an equal share, or all that it has.
 
         Returns the commands, and the answers of the submissions, each with its number of commands.
-        The first is taken whatever its length, and what has no place is the first of the next.
+        A submission is cut where the share ends: the rest of its commands leave the queue.
         """
         commands: Commands = []
         answers: list[tuple[Answer, int]] = []
-        tenants = self._tenants
-        while tenants:
-            tenant, queue = next(iter(tenants.items()))
-            if commands and len(commands) + len(queue[0][0]) > most:
-                break
-            more, answer = queue.popleft()
-            commands += more
-            answers.append((answer, len(more)))
-            if not queue:
-                del tenants[tenant]
-            elif len(tenants) > 1:
-                tenants[tenant] = tenants.pop(tenant)  # behind the others
-        self.n_commands -= len(commands)
+        taking = sorted(islice(self._tenants.items(), most), key=lambda one: one[1].n_commands)
+        for i, (tenant, waiting) in enumerate(taking):
+            self.n_commands -= waiting.n_commands
+            for some, answer in waiting.take((most - len(commands)) // (len(taking) - i)):
+                commands += some
+                answers.append((answer, len(some)))
+            self.n_commands += waiting.n_commands
+            del self._tenants[tenant]
+            if waiting.submissions:
+                self._tenants[tenant] = waiting  # behind the others
         self.n_submissions -= len(answers)
         return commands, answers
 
@@ -73,22 +94,31 @@ class CommandQueue:
 class BatchSize:
     """How many commands a transaction takes: as many as keep a processor for `slice_seconds`.
 
-    What a command costs is told by the last transactions. One that took longer than a slice is
+    What a command costs is told by the last transactions. One that took longer than its slice is
     believed at once; a cheaper one lets the next have a quarter more.
     """
 
     def __init__(self, most: int, slice_seconds: float) -> None:
         self._most, self._slice, self._each = most, slice_seconds, COMMAND_SECONDS
+        self._part = 1.0  # of a slice, that the present transaction has
+
+    def begin(self, n_tenants: int) -> int:
+        """Return how many commands the next transaction takes: half, if several tenants wait.
+
+        Each of these waits for the rest of what was under way, and then for this one.
+        """
+        self._part = 1.0 if n_tenants < 2 else 0.5
+        return max(1, int(self._part * self.n_commands))
 
     def note(self, n: int, seconds: float) -> None:
         """Note that a transaction of n commands took so many seconds of processor time."""
         each = seconds / n
-        if seconds > self._slice or each < self._each:
+        if seconds > self._part * self._slice or each < self._each:
             self._each = max(each, CHEAPER * self._each)
 
     @property
     def n_commands(self) -> int:
-        """The commands of a transaction: one at least, and `most` at most."""
+        """The commands of a whole slice: one at least, and `most` at most."""
         return max(1, min(self._most, int(self._slice / self._each)))
 
 

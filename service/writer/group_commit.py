@@ -208,9 +208,10 @@ class GroupCommit:
         return outcomes
 
     def submit_together(self, commands: Commands) -> Answer:
-        """Queue commands of one tenant for the same transaction; returns and raises the same.
+        """Queue commands of one tenant for the same transaction; raises the same.
 
-        Cancelling the answer does not cancel the commands.
+        Returns the outcomes of as many as it took, of the first at least. Cancelling the answer
+        does not cancel the commands.
         """
         if self._queue.n_commands >= self._queue.most:
             self._queue.refuse_more_than_a_share(commands[0].whose())
@@ -236,10 +237,10 @@ class GroupCommit:
         """Commit and answer batch after batch until nothing waits."""
         try:
             while self._queue.n_submissions:
-                most = self._size.n_commands
+                most = self._size.begin(self._queue.n_tenants)
                 commands, answers = self._queue.take(most)
                 self._n_being_committed = len(answers)
-                self._times.begin(most)
+                self._times.begin(self._size.n_commands)
                 try:
                     outcomes, effects = await self._commit(commands)
                 except Exception as error:  # e.g. the thread does not start

@@ -1,10 +1,12 @@
 """What is corrected, void or erased, or may still change, is in no kept sum."""
 
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
+from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.commands.void_decision import VoidDecision
@@ -12,7 +14,7 @@ from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.transfer.replay import replay_session
-from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
+from tests.service.fits.kept_rounds import DIM, THETA, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 
@@ -49,6 +51,38 @@ def test_a_corrected_value_leaves_the_sums(
         assert world.n_from_sums > n  # the next fits go on from new sums
     with harness.store.reader() as reader:
         assert replay_session(reader, harness.session).differences == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_every_value_that_an_estimate_used_may_be_corrected(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """Nothing speaks for that estimate then, and the next fit does without it."""
+    harness.create(algorithm="anytime", dim=DIM, horizon=6)
+    world = World(harness, ("a",), database_url)
+
+    def make_due_fits() -> None:
+        while harness.session.fit_due is not None:
+            world.fit()
+
+    def learn(correct: bool) -> int:
+        """Tell all rewards, and return how many fits were made."""
+        for i, mean in enumerate(means, 1):
+            value = mean + 0.05 * world.rng.standard_normal()
+            harness.reward(value, "a", round=i, correct=correct, reward_id=f"{correct}{i}")
+        make_due_fits()
+        with suppress(Problem):  # a due fit has had all
+            harness.run(AskFit(harness.key, harness.agents))
+            make_due_fits()
+        return [one.status for one in harness.estimates].count("ok")
+
+    means = []
+    for contexts in world.rng.uniform(-1, 1, (96, 4, DIM)):
+        means.append(float(contexts[harness.decide("a", contexts=contexts).arm] @ THETA))
+        world.n += 1
+    make_due_fits()
+    assert 0 < learn(correct=False) < learn(correct=True)
+    assert "failed" not in {one.status for one in harness.estimates}
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

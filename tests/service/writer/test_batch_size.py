@@ -53,5 +53,18 @@ def test_one_long_command_costs_others_their_slices_for_some_transactions() -> N
     assert size.n_commands == pytest.approx(before, rel=0.1)
 
 
+def test_what_several_tenants_wait_for_takes_half_a_slice() -> None:
+    """Also where commands cost now less, now more: a half that took longer is believed at once."""
+    size = BatchSize(MOST, SLICE_SECONDS)
+    taken = []
+    for i in range(200):
+        n = size.begin(2)
+        taken.append(n * (0.00004, 0.00006)[i % 2])
+        size.note(n, taken[-1])
+    assert 0.45 * SLICE_SECONDS < max(taken[-50:]) < 1.5 * 0.51 * SLICE_SECONDS
+    assert size.begin(1) == size.n_commands
+    assert size.begin(2) == size.begin(1) // 2
+
+
 def test_without_a_measurement_a_guess_counts() -> None:
     assert BatchSize(MOST, SLICE_SECONDS).n_commands == int(SLICE_SECONDS / COMMAND_SECONDS)

@@ -25,41 +25,41 @@ def put(queue: CommandQueue, tenant: str, n: int) -> Answer:
 
 
 async def test_a_tenant_s_flood_leaves_every_transaction_open_to_others() -> None:
-    """Twenty large submissions wait before another tenant's only one: that is in the next."""
+    """Twenty large submissions wait before another's thirty: all of these are in the next."""
     queue = CommandQueue(10**6)
     for _ in range(20):
         put(queue, "flood", PART)
-    quiet = put(queue, "quiet", 1)
-    commands, answers = queue.take(BATCH)
-    assert answers[1] == (quiet, 1)
-    assert commands[PART] == "quiet0"
-    assert queue.n_commands == 20 * PART + 1 - len(commands)
-    assert queue.n_submissions == 21 - len(answers)
+    quiet = [(put(queue, "quiet", 1), 1) for _ in range(30)]
+    commands, answers = queue.take(PART)
+    assert answers[:30] == quiet
+    assert len(commands) == PART
+    assert queue.n_commands == 19 * PART
+    assert queue.n_submissions == 50 - len(answers)
 
 
-async def test_submissions_are_taken_whole_and_in_their_order() -> None:
+async def test_tenants_share_a_transaction_alike() -> None:
+    """What one does not need is the others'; the last submission of a share is cut."""
     queue = CommandQueue(10**6)
-    waiting = [(put(queue, tenant, n), n) for tenant, n in (("a", 300), ("b", 3), ("a", 300))]
-    commands, answers = queue.take(BATCH)
-    assert answers == waiting[:2]
-    assert commands == [f"{name}{i}" for name, n in (("a", 300), ("b", 3)) for i in range(n)]
-    assert (queue.n_commands, queue.n_submissions) == (300, 1)
-    commands, answers = queue.take(100)  # larger than a transaction: alone
-    assert answers == waiting[2:]
-    assert commands == [f"a{i}" for i in range(300)]
-    assert (queue.n_commands, queue.n_submissions) == (0, 0)
-    assert queue.take(BATCH) == ([], [])
+    demand = (("a", 300), ("b", 10), ("c", 60), ("a", 5))
+    a, b, c, more = (put(queue, name, n) for name, n in demand)
+    commands, answers = queue.take(100)
+    assert answers == [(b, 10), (c, 45), (a, 45)]
+    assert commands == [
+        f"{name}{i}" for name, n in (("b", 10), ("c", 45), ("a", 45)) for i in range(n)
+    ]
+    assert (queue.n_commands, queue.n_submissions) == (5, 1)
+    assert queue.take(100) == (["a0", "a1", "a2", "a3", "a4"], [(more, 5)])
+    assert queue.take(100) == ([], [])
 
 
-async def test_what_has_no_place_is_the_first_of_the_next() -> None:
-    """Small submissions come again and again, and a large one waits behind one of them alone."""
+async def test_a_transaction_of_few_commands_has_as_many_tenants_who_take_turns() -> None:
     queue = CommandQueue(10**6)
-    put(queue, "small", 1)
-    large = put(queue, "large", 100)
-    for n in range(2):
-        put(queue, "small", 1)
-        _, answers = queue.take(100)
-        assert ((large, 100) in answers) == (n == 1)
+    put(queue, "large", 100)
+    for name in ("x", "y", "z"):
+        put(queue, name, 1)
+    assert queue.take(2)[0] == ["x0", "large0"]
+    put(queue, "x", 1)  # behind the others
+    assert queue.take(2)[0] == ["y0", "z0"]
 
 
 async def test_a_full_queue_refuses_whoever_fills_it() -> None:

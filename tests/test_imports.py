@@ -191,10 +191,22 @@ def test_the_rules_catch_a_wrong_arrow(tmp_path: Path) -> None:
     assert list(wrong_imports("service.api.right", wrong)) == []
 
 
-def test_a_server_loads_nothing_that_only_fits_need() -> None:
-    heavy = "scipy.sparse scipy.linalg scipy.fft scipy.special sklearn matplotlib"
-    code = (
-        f"import sys, service.operation.server; print(*sys.modules.keys() & set({heavy.split()!r}))"
-    )
+@pytest.mark.parametrize(
+    ("loaded", "heavy"),
+    [
+        (
+            "service.operation.server",
+            "scipy.sparse scipy.linalg scipy.fft scipy.special sklearn matplotlib",
+        ),
+        (
+            "service.fits.job, service.fits.prepared_fit, lhb_engine.agents.anytime_fit",
+            "scipy.signal scipy.stats sklearn matplotlib",
+        ),
+    ],
+    ids=["server", "fit"],
+)
+def test_nothing_is_loaded_that_few_need(loaded: str, heavy: str) -> None:
+    """What only fits need, in a server; 45 MB and a second of CPU in each process that fits."""
+    code = f"import sys, {loaded}; print(*sys.modules.keys() & set({heavy.split()!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

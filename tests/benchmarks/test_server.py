@@ -9,7 +9,8 @@ from benchmarks.server import overload, soaking, starting
 from benchmarks.server.beside_fits import beside_fits
 from benchmarks.server.load import DIM, N_CONNECTIONS, by_asyncio, decide_all
 from benchmarks.server.processes import SERVE, measure, servers
-from benchmarks.server.serving import ON_SQLITE
+from benchmarks.server.serving import DURABLE, ON_SQLITE
+from tests.examples import repeats
 
 
 def test_the_asyncio_load_counts_what_the_server_counts(tmp_path: Path) -> None:
@@ -38,7 +39,9 @@ def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.Monkey
         assert decide_all([url], [id], 0.1, False).n > 0
 
 
-@pytest.mark.parametrize("name", ON_SQLITE)
+@pytest.mark.parametrize(
+    "name", [DURABLE, *repeats(*(name for name in ON_SQLITE if name != DURABLE))]
+)
 def test_every_variant_answers_decisions_and_counts_them(name: str, tmp_path: Path) -> None:
     variant = ON_SQLITE[name]
     url = variant.database or f"sqlite:///{tmp_path / 'lhb.db'}"

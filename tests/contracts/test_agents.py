@@ -1,7 +1,9 @@
 """What every registered algorithm promises; a new one is tested by being registered."""
 
 import json
+from copy import deepcopy
 from dataclasses import fields, replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -91,6 +93,17 @@ def same(a, b):
     return replace(a, seconds=0.0).to_json() == replace(b, seconds=0.0).to_json()
 
 
+@cache
+def game(name):
+    """The arms of an algorithm's game, and the agent at the end."""
+    return play(fresh(name), contexts_of())
+
+
+def played(name):
+    """An agent after its game, of one's own."""
+    return deepcopy(game(name)[1])
+
+
 def test_it_is_described(name):
     kind = ALGORITHMS[name]
     assert kind.name == name
@@ -113,14 +126,12 @@ def test_unknown_and_impossible_options_are_refused_by_name(name):
 
 
 def test_equal_seeds_play_equal_games(name):
-    contexts = contexts_of()
-    assert play(fresh(name), contexts)[0] == play(fresh(name), contexts)[0]
+    assert play(fresh(name), contexts_of())[0] == game(name)[0]
 
 
 def test_an_agent_rebuilt_each_round_from_json_plays_the_same_game(name):
-    contexts = contexts_of()
-    whole, agent = play(fresh(name), contexts)
-    rebuilt, other = play(fresh(name), contexts, states=True)
+    whole, agent = game(name)
+    rebuilt, other = play(fresh(name), contexts_of(), states=True)
     assert whole == rebuilt
     assert json.dumps(agent.state()) == json.dumps(other.state())
 
@@ -135,7 +146,7 @@ def test_a_state_of_another_version_is_refused(name):
 
 
 def test_choosing_changes_nothing(name):
-    _, agent = play(fresh(name), contexts_of())
+    agent = played(name)
     before = json.dumps(agent.state())
     contexts = contexts_of(1, seed=5)[0]
     kept = contexts.copy()
@@ -147,7 +158,7 @@ def test_choosing_changes_nothing(name):
 
 
 def test_a_choice_is_a_whole_answer(name):
-    for agent in (fresh(name), play(fresh(name), contexts_of())[1]):
+    for agent in (fresh(name), played(name)):
         for n_arms in (1, N_ARMS):
             choice = agent.choose(contexts_of(1, seed=6)[0, :n_arms], Draw(0, "", 1))
             assert 0 <= choice.arm < n_arms
@@ -158,7 +169,7 @@ def test_a_choice_is_a_whole_answer(name):
 
 def test_a_choice_follows_from_what_is_kept_of_it(name):
     """Scores of all arms and the context of one: so replay can make it again."""
-    for agent in (fresh(name), play(fresh(name), contexts_of())[1]):
+    for agent in (fresh(name), played(name)):
         for round in (1, 2, 30, 31):
             contexts, draw = np.round(contexts_of(1, seed=round)[0]), Draw(3, "x", round)
             choice = agent.choose(contexts, draw)
@@ -171,14 +182,14 @@ def test_a_choice_follows_from_what_is_kept_of_it(name):
 
 
 def test_equal_arms_are_chosen_equally_often(name):
-    _, agent = play(fresh(name), contexts_of())
+    agent = played(name)
     arm = contexts_of(1, seed=7)[0, :1]
     arms = [agent.choose(np.repeat(arm, 4, axis=0), Draw(0, "", t)).arm for t in range(400)]
     assert np.bincount(arms, minlength=4).min() > 60
 
 
 def test_a_block_is_chosen_as_its_rounds(name):
-    _, agent = play(fresh(name), contexts_of())
+    agent = played(name)
     contexts = np.round(contexts_of(60, seed=8))
     draws = [Draw(0, "", t) for t in range(1, 61)]
     block = agent.choose_block(contexts, draws).tolist()
@@ -234,12 +245,12 @@ def test_it_says_what_decides(name):
     told = ALGORITHMS[name].needs_truth and name == "oracle"
     before = {"anytime": "exploring", "lin_ucb": "in_use"}.get(name, "in_use" if told else "none")
     assert fresh(name).deciding == before
-    played = play(fresh(name), contexts_of())[1]
-    assert played.deciding == ("none" if name == "uniform" else "in_use")
+    agent = played(name)
+    assert agent.deciding == ("none" if name == "uniform" else "in_use")
 
 
 def test_an_estimate_without_direction_keeps_theta(name):
-    _, agent = play(fresh(name), contexts_of())
+    agent = played(name)
     theta = agent.theta
     agent.install(Estimate("zero", np.zeros(HORIZON), message="nothing"))
     assert agent.theta is theta
@@ -248,7 +259,7 @@ def test_an_estimate_without_direction_keeps_theta(name):
 def test_late_rewards_find_their_own_rounds(name):
     """Rewards that come late but before the fit change nothing; in-epoch learners just lag."""
     contexts = contexts_of()
-    prompt, late = play(fresh(name), contexts)[0], play(fresh(name), contexts, late=3)[0]
+    prompt, late = game(name)[0], play(fresh(name), contexts, late=3)[0]
     if not ALGORITHMS[name].learns_within_epoch:
         assert prompt == late
     assert len(late) == len(contexts)
@@ -264,7 +275,7 @@ def test_missing_rewards_do_not_stop_it(name):
 
 
 def test_what_is_not_finite_is_refused(name):
-    _, agent = play(fresh(name), contexts_of())
+    agent = played(name)
     for bad in (np.nan, np.inf, -np.inf):
         contexts = contexts_of(1)[0]
         contexts[2, 1] = bad

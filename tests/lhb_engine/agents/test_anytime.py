@@ -16,6 +16,7 @@ from lhb_engine.history import FitWindow, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
+from tests.examples import repeats
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 
 
@@ -149,7 +150,7 @@ def test_another_process_gives_the_same_bits():
     assert json.loads(run.stdout) == json.loads(json.dumps(fit(history(keep=0.6)).to_json()))
 
 
-@pytest.mark.parametrize("total", [1.0, 2.5])
+@pytest.mark.parametrize("total", [1.0, *repeats(2.5)])
 def test_it_comes_close_to_the_oracle_that_knows_w(total):
     """Whatever the lag weights sum to.
 
@@ -179,7 +180,7 @@ def turned(before, after, last):
     return replace(before, trajectories={"0": replace(old, measurements=joined)})
 
 
-@pytest.mark.parametrize("kind", ["complete", "missing", "spans"])
+@pytest.mark.parametrize("kind", ["complete", *repeats("missing", "spans")])
 def test_an_alarm_where_the_world_has_turned_and_none_where_it_has_not(kind):
     def agent_after(past, n):
         agent = make_agent("anytime", dim=DIM, horizon=HORIZON)

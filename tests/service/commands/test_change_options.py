@@ -21,11 +21,17 @@ from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.lhb_engine.few_draws import few_draws
 from tests.service.service_harness import ServiceHarness
 
 
 @pytest.fixture
-def harness(tmp_path: Path, store: Store) -> ServiceHarness:  # noqa: F811
+def harness(
+    tmp_path: Path,
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> ServiceHarness:
+    few_draws(monkeypatch)
     return ServiceHarness(tmp_path, store)
 
 

@@ -21,6 +21,7 @@ from service.session.records import KeptSumsRow
 from service.storage.ports import Store
 from service.storage.reader import FOR_EVER
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.lhb_engine.few_draws import few_draws
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 
@@ -38,6 +39,7 @@ def low_limits(
 ) -> ServiceHarness:
     """Sums from 64 rounds on."""
     keep_sums_from(monkeypatch, 64)
+    few_draws(monkeypatch)
     monkeypatch.setattr(stored_past, "SLICE", 2)
     counted = Counted(PastByDecision.recent)
     monkeypatch.setattr(PastByDecision, "recent", lambda *args: counted(*args))

@@ -19,6 +19,8 @@ from service.storage.ports import Store
 from service.transfer.file_format import export_session, written
 from service.transfer.replay import SessionReplay, replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.examples import repeats
+from tests.lhb_engine.few_draws import few_draws
 from tests.service.conftest import Client, Serve, until
 from tests.service.fits.fit_gate import close_gate, process_at
 from tests.service.fits.fit_jobs import fit_handed_in_late
@@ -40,8 +42,17 @@ ANYTIME: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(name="harness")
-def harness_of_both(tmp_path: Path, store: Store) -> ServiceHarness:  # noqa: F811
+def harness_of_both(
+    tmp_path: Path,
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> ServiceHarness:
+    few_draws(monkeypatch)
     return ServiceHarness(tmp_path, store)
+
+
+# which database it is does not matter beyond what the tests on both show
+on_one = pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
 
 
 class World:
@@ -156,17 +167,24 @@ def world(harness: ServiceHarness, database_url: str) -> World:
     return World(harness, database_url)
 
 
-@pytest.mark.parametrize("made", ANYTIME.values(), ids=ANYTIME.keys())
+@pytest.mark.parametrize(
+    ("made", "database_url"),
+    [
+        *zip(ANYTIME, ["sqlite", "postgres"] * 3, strict=True),
+        *repeats(*zip(ANYTIME, ["postgres", "sqlite"] * 3, strict=True)),
+    ],
+    indirect=["database_url"],
+)
 def test_whatever_somebody_did_the_fit_after_the_erasure_is_the_same(
-    world: World, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    world: World, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So are later ones. Replay makes them again, from the rows that are left."""
-    made = dict(made)
-    if "latest" in made:
-        keep_sums_from(monkeypatch, made.pop("latest"))
+    settings = dict(ANYTIME[made])
+    if "latest" in settings:
+        keep_sums_from(monkeypatch, settings.pop("latest"))
     before, after, later = [], [], []
     for seed in (1, 2):
-        world.lived(seed, **made)
+        world.lived(seed, **settings)
         before.append(world.in_use())
         world.erase("ann")
         assert world.reason() == "erased"
@@ -197,6 +215,7 @@ def test_it_is_the_fit_of_a_session_that_never_had_them(world: World, tmp_path: 
     assert world.ask() == found
 
 
+@on_one
 def test_a_fit_that_runs_is_made_again(world: World) -> None:
     """Of its result nothing is recorded, nor counted as a failure."""
     harness = world.harness
@@ -218,6 +237,7 @@ def test_a_fit_that_runs_is_made_again(world: World) -> None:
     assert world.replayed().n_erased < n + 1
 
 
+@on_one
 def test_a_first_fit_that_runs_is_made_again(world: World) -> None:
     """No estimate is in use that would be left: the fit has read the rows all the same."""
     harness = world.harness
@@ -232,6 +252,7 @@ def test_a_first_fit_that_runs_is_made_again(world: World) -> None:
     assert world.replayed().n_erased == 0
 
 
+@on_one
 def test_one_fit_forgets_several(world: World) -> None:
     world.lived(1)
     n = len(world.harness.estimates)
@@ -243,6 +264,7 @@ def test_one_fit_forgets_several(world: World) -> None:
     assert world.harness.run(AskFit(world.harness.key, world.harness.agents)).asked == "nothing_new"
 
 
+@on_one
 def test_of_nobody_nothing_is_known(world: World, tmp_path: Path) -> None:
     """The estimate goes, and the agent begins anew; so it does elsewhere."""
     harness = world.harness
@@ -266,6 +288,7 @@ def test_of_nobody_nothing_is_known(world: World, tmp_path: Path) -> None:
     world.replayed()
 
 
+@on_one
 def test_a_session_that_moves_before_the_fit_forgets_there(world: World, tmp_path: Path) -> None:
     world.lived(1)
     world.erase("ann")
@@ -286,6 +309,7 @@ def test_a_session_that_moves_before_the_fit_forgets_there(world: World, tmp_pat
         world.imported(after, tmp_path, "forged")
 
 
+@on_one
 def test_what_was_forgotten_by_an_earlier_release_is_forgotten_when_asked(
     world: World, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tests.service.fits.fit_jobs import (
     tries_of,
     unreadable_fit,
 )
+from tests.service.fits.new_processes import new_processes  # noqa: F401
 
 pytestmark = pytest.mark.anyio
 

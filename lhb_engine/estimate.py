@@ -79,6 +79,12 @@ class Estimate:
     levels : dict or None
         How far trajectories' levels of their own differ: `spread`, their standard deviation in
         units of reward, and its 95% `interval`. None where the agent is not told of such levels.
+    own : dict or None
+        How trajectories' responses differ, in units in which theta is 1: `spread`, the standard
+        deviation of each number of theta over trajectories, with 95% `intervals`; their
+        `covariance`; the `noise` beside it, in units of reward; and by how many nats this is
+        likelier than that all are alike, `gain`. None where the agent is not told of them, or
+        trajectories are few.
     form : "shared", "sparse", "smooth" or None
         How the lag profiles are shaped: alike for all features, phi = w theta', or each feature's
         own, with few lags or smooth. None where the agent does not choose.
@@ -122,6 +128,7 @@ class Estimate:
     no_gain: str | None = None
     effects: dict[str, Any] | None = None
     levels: dict[str, Any] | None = None
+    own: dict[str, Any] | None = None
     form: LagForm | None = None
     lag_profiles: Floats | None = None
     forms: dict[LagForm, Any] | None = None

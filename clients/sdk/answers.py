@@ -86,6 +86,21 @@ class LevelsAnswer(TypedDict):
     interval: tuple[float, float]
 
 
+class OwnAnswer(TypedDict):
+    """How far trajectories' responses of their own differ, in units in which theta is 1.
+
+    `spread` is the standard deviation of each number of theta over trajectories, `intervals` its
+    95% intervals; `covariance` that of theta's numbers; `noise` is in units of reward. `gain` is by
+    how many nats this is likelier than that all are alike.
+    """
+
+    spread: list[float]
+    intervals: list[tuple[float, float]]
+    covariance: list[list[float]]
+    noise: float
+    gain: float
+
+
 class LagFormAnswer(TypedDict):
     """How a form of the lag profiles predicted rows not seen yet, beside shared profiles.
 
@@ -227,6 +242,7 @@ class FitAnswer(TypedDict):
     no_gain: NotRequired[str | None]
     effects: NotRequired[EffectsAnswer | None]
     levels: NotRequired[LevelsAnswer | None]
+    own: NotRequired[OwnAnswer | None]
     form: NotRequired[LagForm | None]
     lag_profiles: NotRequired[list[list[float]] | None]
     forms: NotRequired[dict[LagForm, LagFormAnswer] | None]

@@ -18,11 +18,13 @@ from lhb_engine.agents.base import (
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
+from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, stretch_of
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.history import LATEST, FitWindow, Floats, History, Ints, Trajectory
+from lhb_engine.posterior.own_responses import Evidence, Responses
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
@@ -55,6 +57,8 @@ class Anytime(Agent):
             raise OptionError("levels", "needs dim times horizon to be at most 1000")
         if options.profiles == "each" and dim * horizon > MOST_UNKNOWNS:
             raise OptionError("profiles", "each needs dim times horizon to be at most 600")
+        if options.own and options.levels:
+            raise OptionError("own", "is not worked out for trajectories with levels of their own")
         self._held = max(4, horizon // 12)
         self.candidates: Floats | None = None
 
@@ -120,18 +124,50 @@ class Anytime(Agent):
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """Return the first window that is due after more than `n_rounds` rounds."""
-        memory = self.options.memory
+        memory = self.options.looks_back
         return next(anytime_windows(self.horizon, memory, n_rounds, self.settings))
 
     def fit_now(self, n_rounds: int) -> FitWindow | None:
         """Return the window of all rounds so far, or of the last `memory` of them."""
         if n_rounds < 1:
             return None
-        epoch = next(
-            anytime_windows(self.horizon, self.options.memory, n_rounds - 1, self.settings)
-        ).epoch
-        first = max(1, n_rounds - (self.options.memory or n_rounds) + 1)
+        memory = self.options.looks_back
+        epoch = next(anytime_windows(self.horizon, memory, n_rounds - 1, self.settings)).epoch
+        first = max(1, n_rounds - (memory or n_rounds) + 1)
         return FitWindow(epoch, first, n_rounds, min(self.horizon, n_rounds), n_rounds)
+
+    @property
+    def has_responses(self) -> bool:
+        """Whether trajectories have responses of their own."""
+        return self.options.own
+
+    def of(self, past: Trajectory) -> Self:
+        """Return the agent with the theta of a trajectory with this past, by docs/model.md (15.1).
+
+        The past is its last rounds: those whose lags go further back say nothing.
+        """
+        known = self.prediction
+        own = None if known is None else Responses.of(known.own)
+        if known is None or own is None or self.theta is None or not len(past.measurements):
+            return self
+        n, first = len(past.contexts), past.first_round
+        first += 0 if first == 1 else self.horizon - 1
+        window = FitWindow(1, first, max(n + past.first_round - 1, first), self.horizon, 1)
+        numbered = replace(past, positions=np.arange(past.first_round, past.first_round + n))
+        rows = align(self.told(History(self.dim, {"": numbered}, window)))
+        if not rows.n_rows:
+            return self
+        found = Evidence.of(rows, known, self.dim)
+        return self.responding(self.theta + own.deltas(found)[0])
+
+    def responding(self, theta: Floats) -> Self:
+        """Return the agent that decides by a trajectory's own theta."""
+        if not np.isfinite(theta).all():
+            return self
+        found = super().responding(theta)
+        if self.candidates is not None and self.theta is not None:
+            found.candidates = self.candidates + (theta - self.theta)
+        return found
 
     @classmethod
     def uses_all_rounds(cls, options: dict[str, Any]) -> bool:
@@ -147,7 +183,8 @@ class Anytime(Agent):
     @classmethod
     def fit_cost(cls, dim: int, horizon: int, options: dict[str, Any], n_rounds: int) -> FitCost:
         """Return the cost of a whole fit of the posterior, of at most `memory` rounds."""
-        n_rounds = min(n_rounds, options.get("memory") or n_rounds)
+        most = options.get("memory") or (LATEST if options.get("own") else n_rounds)
+        n_rounds = min(n_rounds, most)
         return posterior_cost(dim, min(horizon, n_rounds), n_rounds)
 
     def fit(self, history: History) -> Estimate:
@@ -167,7 +204,6 @@ class Anytime(Agent):
         from lhb_engine.agents.anytime_fit import AnytimeFit
         from lhb_engine.agents.fit_past import RowsPast
         from lhb_engine.agents.summed_past import SummedPast, sums_of
-        from lhb_engine.design.aligned_rounds import align
 
         assert history.window is not None
         window = history.window
@@ -193,7 +229,7 @@ class Anytime(Agent):
     @property
     def keeps_sums(self) -> bool:
         """Whether its fits use all of the past, at so many unknowns that sums of it pay."""
-        return self.options.memory is None and self.fits_from_sums(self.dim, self.horizon)
+        return self.options.looks_back is None and self.fits_from_sums(self.dim, self.horizon)
 
     @property
     def fitted_dim(self) -> int:

@@ -20,6 +20,7 @@ from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, later_rows
 from lhb_engine.posterior.gain import gain
 from lhb_engine.posterior.linearised_intervals import Certainty
+from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
+OWN = "Trajectories have responses of their own: their spread has intervals."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
 MOST_SMOOTH = 0.5  # of the draws: intervals are shown to hold for few lags alone
@@ -143,12 +145,13 @@ class AnytimeFit:
             checked["since_round"] = first
         active = np.flatnonzero(found.inclusion > ACTIVE)
         samples = self.candidates is not None or part.stops_teaching()
-        known: Certainty | str = "The selected contexts hardly vary."
+        found, spread = self._about_mean(found, first)
+        known: Certainty | str = OWN if spread else "The selected contexts hardly vary."
         if not found.stands_out:
             known = "No direction stands out from the noise."
         elif found.smooth > MOST_SMOOTH:
             known = "The lag weights are smooth: many small ones."
-        elif not samples:
+        elif not samples and spread is None:
             own, signed = self._forms.are_in_doubt, self.options.signed
             known = (part.own_certainty if own else part.certainty)(found, active, rho, signed)
         angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
@@ -157,6 +160,7 @@ class AnytimeFit:
             "intercept": float(found.effects[0]),
             "effects": part.effects(found),
             "levels": part.levels(found),
+            "own": spread and spread.to_json(),
             "diagnostics": {
                 "concentration": found.concentration,
                 "stands_out": found.stands_out,
@@ -204,6 +208,17 @@ class AnytimeFit:
             + (SAMPLED if samples else ""),
             **covered,
         )
+
+    def _about_mean(self, found: Posterior, first: int) -> tuple[Posterior, ResponseSpread | None]:
+        """Return the posterior, and how trajectories differ from it in the rows from a round on."""
+        if not self.options.own:
+            return found, None
+        rows, effects = self.past.plain.rows(first, self.window.last), found.effects
+        given = found.weights, found.theta, float(effects[0]), found.noise
+        known = Predictor(*given, 0, settled=True, effects=effects[1:])
+        evidence = Evidence.of(rows, known, found.n_features)
+        spread = spread_of(evidence, shifts=found.weights.ndim == 1)
+        return (found, None) if spread is None else spread.about_mean(found)
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

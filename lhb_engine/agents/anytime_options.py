@@ -8,6 +8,7 @@ from lhb_engine.agents.fit_windows import FIRST_FIT
 from lhb_engine.agents.option_checks import check_among, check_flag, check_number
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 from lhb_engine.estimate import LagForm
+from lhb_engine.history import LATEST
 
 MOST_STALE = 0.25
 MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
@@ -66,6 +67,13 @@ class AnytimeOptions(Options):
         "horizon to be at most 1000.",
     )
 
+    own: bool = option(
+        False,
+        "Trajectories may have responses of their own: what works for one need not work for "
+        "another. Decisions of a trajectory are by its own theta, which begins as everybody's. "
+        "Fits look at the session's last 32 768 rounds at most.",
+    )
+
     zero_start: bool = option(
         True,
         "Nothing was chosen before a trajectory's first round. false: the application ran "
@@ -81,6 +89,11 @@ class AnytimeOptions(Options):
     )
 
     @property
+    def looks_back(self) -> int | None:
+        """How many of the session's last rounds a fit uses; None: all."""
+        return min(self.memory or LATEST, LATEST) if self.own else self.memory
+
+    @property
     def told(self) -> Covariates:
         """What fits are told of each round."""
         return Covariates(self.seasonality, self.trend, self.covariates)
@@ -90,7 +103,7 @@ class AnytimeOptions(Options):
         check_number("most_stale", self.most_stale, 0.1, 1)
         if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
-        for name in ("signed", "trend", "levels", "zero_start"):
+        for name in ("signed", "trend", "levels", "own", "zero_start"):
             check_flag(name, getattr(self, name))
         check_among("profiles", self.profiles, get_args(Profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))

@@ -6,6 +6,7 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 
 from collections.abc import Sequence
 from contextvars import copy_context
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -16,7 +17,7 @@ from lhb_engine.agents.scores import best_arms, is_finite, scores_of
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
 from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
@@ -217,6 +218,21 @@ class Agent:
     def deciding(self) -> Deciding:
         """What the next decision is based on."""
         return "none" if self.theta is None else "in_use"
+
+    @property
+    def has_responses(self) -> bool:
+        """Whether trajectories have responses of their own, by which their decisions are."""
+        return False
+
+    def of(self, past: Trajectory) -> Self:
+        """Return the agent that decides for a trajectory with this past: the same for all."""
+        return self
+
+    def responding(self, theta: Floats) -> Self:
+        """Return the agent that decides by a trajectory's own theta."""
+        found = copy(self)
+        found.theta = theta
+        return found
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
         """Return the values whose largest is chosen in this round, (K, dim) -> (K,): the scores."""

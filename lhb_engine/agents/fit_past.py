@@ -8,6 +8,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.history import FitWindow
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
+from lhb_engine.posterior.own_responses import less_responses
 from lhb_engine.posterior.prediction_check import HeldOut
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class RowsPast:
     """All rows of a fit's window, in units in which the largest numbers are about 1.
 
     `prediction` is the installed estimate's, in these units; `first` the first round that counts.
+    What own responses add to everybody's is taken out of `rows`, and not of `plain`.
     """
 
     def __init__(
@@ -27,8 +29,10 @@ class RowsPast:
     ) -> None:
         self.window = window
         self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y))
-        self.rows = self.units.of(rows)
+        self.plain = self.rows = self.units.of(rows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
+        if self.prediction is not None:
+            self.rows = less_responses(self.plain, self.prediction)
         self.first = self.prediction.since_round if self.prediction else 1
 
     @cached_property

@@ -56,6 +56,7 @@ class Units:
             gain=self._gain(estimate.gain),
             effects=self._effects(estimate.effects),
             levels=self._levels(estimate.levels),
+            own=estimate.own and {**estimate.own, "noise": estimate.own["noise"] * self.rewards},
             forms=self._forms(estimate.forms),
         )
         weights = self.weights(estimate.lag_weights)

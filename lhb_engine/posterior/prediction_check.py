@@ -48,6 +48,7 @@ class Predictor:
     # by its name each form that was fitted, as `Estimate.forms`
     forms: dict[LagForm, Any] = field(default_factory=dict)
     stands_out: bool = True  # the direction stands out from the noise
+    own: dict[str, Any] | None = None  # how own responses differ: `Responses.to_json`
 
     @property
     def beside(self) -> Floats:
@@ -74,6 +75,7 @@ class Predictor:
             estimate.form or "shared",
             estimate.forms or {},
             estimate.diagnostics.get("stands_out", True),
+            estimate.own and {name: estimate.own[name] for name in ("covariance", "noise")},
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -93,6 +95,8 @@ class Predictor:
             del out["since_round"]
         if self.stands_out:
             del out["stands_out"]
+        if self.own is None:
+            del out["own"]
         return out
 
     @classmethod
@@ -109,6 +113,7 @@ class Predictor:
             intercept=self.intercept / units.rewards,
             noise=self.noise / units.rewards,
             effects=self.effects / units.rewards,
+            own=self.own and {**self.own, "noise": self.own["noise"] / units.rewards},
         )
 
     def since(self, rows: AlignedRounds) -> "LaterRows | None":

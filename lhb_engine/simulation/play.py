@@ -247,7 +247,9 @@ class _UserLog(_Played):
 
     def play(self, agent: Agent, last: int) -> None:
         """Play up to round `last`, and deliver what comes in before the next one."""
-        step = 1 if agent.learns_within_epoch else BLOCK_ROUNDS
+        has_own = agent.has_responses and agent.theta is not None
+        step = 1 if agent.learns_within_epoch or has_own else BLOCK_ROUNDS
+        self._own: dict[int, Agent] = {}  # by user, until a reward of theirs comes
         while self.n_played < last:
             first, stop = self.n_played + 1, min(last, self.n_played + BLOCK_ROUNDS)
             contexts = self.environment.contexts(first, stop)
@@ -255,8 +257,16 @@ class _UserLog(_Played):
             self.rewards[first - 1 : stop] = self.environment.errors(first, stop)
             for start in range(0, len(contexts), step):
                 part = slice(start, start + step)
-                self._decide(agent, contexts[part], signals[part])
+                now = self._agent_of(agent) if has_own else agent
+                self._decide(now, contexts[part], signals[part])
                 self._deliver(agent)
+
+    def _agent_of(self, agent: Agent) -> Agent:
+        """Return the agent with the response of the user who is next."""
+        user = int(self.visits.user[self.n_played])
+        if user not in self._own:
+            self._own[user] = agent.of(self._trajectory(user))
+        return self._own[user]
 
     def _decide(self, agent: Agent, contexts: Floats, signals: Floats) -> None:
         first, stop = self.n_played + 1, self.n_played + len(contexts)
@@ -287,6 +297,8 @@ class _UserLog(_Played):
         come = self.deliveries.reward[self.n_delivered : stop]
         self.n_delivered = stop
         place = self.visits.place[come]
+        for user in self.visits.user[come].tolist() if self._own else ():
+            self._own.pop(user, None)
         if agent.learns_within_epoch:
             for reward, where in zip(come.tolist(), place.tolist(), strict=True):
                 if not self._arrived[where]:

@@ -16,6 +16,7 @@ from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import service_of, tenant_of
 from service.base.loop_slices import SlicedWork
 from service.commands.contexts import arms_of, numbers_of
+from service.rounds.own_responses import own_agent
 from service.rounds.timeline import timeline_of
 from service.session.names import NamedContexts
 from service.session.records import SessionRow
@@ -49,6 +50,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
             arms = arms_of(session, len(contexts))
         agent = build_agent(session, reader.agent_state(session.key))
         row = reader.trajectory((*session.key, trajectory))
+        agent, _ = own_agent(lambda: reader, session, agent, row)
         round = 1 if row is None else row.n_rounds + 1
         position = session.n_rounds + 1
         draw = timeline_of(session).draw(

@@ -15,6 +15,7 @@ from service.commands.limits import Limits
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import begin_rounds, is_between_boundaries, is_blocked
+from service.rounds.own_responses import own_agent
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import in_order
@@ -89,6 +90,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
             and (uow.can_read or session.trial.control is None)
+            and (uow.can_read or not session.options.get("own"))
         )
 
     def _n_numbers(self, session: SessionRow) -> int:
@@ -170,6 +172,9 @@ class Decide(SessionCommand[Taken | Blocked]):
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
         agent, timeline = self.agents.get(uow, session), timeline_of(session)
+        own_theta, by = None, agent
+        if contexts is not None and agent.has_responses:
+            by, own_theta = own_agent(lambda: uow.stored, session, agent, trajectory)
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         session.count_decision(trajectory, at)
         begun = timeline.begun_by(session.n_rounds, at)
@@ -182,7 +187,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         play = draw, session.horizon, n_arms, forced, default
         played_by, forced, drawn = session.trial.play(*play)
         if contexts is not None:
-            chosen, values, propensity, explored = agent.choose(contexts, draw)
+            chosen, values, propensity, explored = by.choose(contexts, draw)
             agent_arm = None if played_by is None else chosen
             if forced is not None:
                 chosen, propensity, explored = forced, drawn, False
@@ -213,6 +218,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             agent_arm,
             kept,
             beside,
+            own_theta,
         )
         uow.add_decision(decision)
         count(uow.effects.n_decisions, session.tenant)

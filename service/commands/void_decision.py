@@ -68,6 +68,9 @@ class VoidDecision(SessionCommand[tuple[DecisionRow, VoidRow]]):
         uow.count(session)
         if is_stale(session):
             fit_now(uow, session, self.agents.get(uow, session), "stale", uow.now)
+        trajectory = uow.trajectory(key)
+        trajectory.own = None
+        uow.save_trajectory(trajectory)
         changes = timeline_of(session).without_decision(self.key, decision)
         changes.voids.append(void)
         uow.write_rows(changes)

@@ -133,6 +133,6 @@ class PastByDecision(StoredPast):
             return rows
         return rows.chosen(rows.first >= start + self._window.n_lags - 1)
 
-    def of(self, name: str) -> History:
-        """Build the history of what is left of one trajectory."""
-        return self._of_ranges([(name, 1, FOR_EVER)], (self._measured, self._measured))
+    def of(self, name: str, first: int = 1) -> History:
+        """Build the history of what is left of one trajectory, from a round on."""
+        return self._of_ranges([(name, first, FOR_EVER)], (self._measured, self._measured))

@@ -111,6 +111,7 @@ class SessionState:
         """Count a value of a trajectory, of rounds up to `last`."""
         trajectory.n_measurements += 1
         self.n_measurements += 1
+        trajectory.own = None
         trajectory.measured_through = max(trajectory.measured_through, last)
 
     @property
@@ -223,6 +224,7 @@ class TrajectoryRow:
     n_measurements: int = 0
     measured_through: int = 0  # last round of any of its measurements
     last_at: float = 0.0  # time of its last decision
+    own: bytes | None = None  # its own theta: see `service.rounds.own_responses`
 
 
 class DecisionRow(NamedTuple):
@@ -253,6 +255,7 @@ class DecisionRow(NamedTuple):
         None  # of all arms, where they are kept (`service.session.kept_contexts`)
     )
     covariates: str | None = None  # of the round: see `service.session.covariates`
+    own: bytes | None = None  # float64 (dim,): its trajectory's own theta, where that scored
 
     @property
     def event_id(self) -> str:

@@ -104,6 +104,7 @@ def _records(
 def _as_forced(record: dict[str, Any], copy: SessionRow, agent: Agent) -> dict[str, Any]:
     by_another = {"played_by": None, "agent_arm": None, "propensity": None, "explored": False}
     given = {**record, **by_another, "model_version": 0}
+    given.pop("own", None)
     arm = record["arm"]
     if arm is None:
         return given

@@ -67,7 +67,8 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)
-        yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in ROW_OWNER}}
+        left_out = (*ROW_OWNER, "own")  # it follows from the rest
+        yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in left_out}}
     for trajectory in reader.trajectories(session.key):
         key = (*session.key, trajectory.key)
         after = 0
@@ -144,6 +145,10 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
     values["digest"] = None if decision.digest is None else decision.digest.hex()
     values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
     values["covariates"] = parsed(decision.covariates)
+    if decision.own is None:
+        del values["own"]
+    else:
+        values["own"] = np.frombuffer(decision.own).tolist()
     if decision.contexts is not None:
         values["contexts"] = unpack(decision.contexts, len(values["context"])).tolist()
     return {"record": "decision", **values}

@@ -140,6 +140,7 @@ class ImportFold:
             "scores": array("d", record["scores"]).tobytes(),
             "contexts": None if contexts is None else pack(np.array(contexts, dtype=np.float64)),
             "covariates": covariates,
+            "own": array("d", record["own"]).tobytes() if "own" in record else None,
         }
         return DecisionRow(*NO_OWNER, **{**record, **values})
 
@@ -193,6 +194,9 @@ class ImportFold:
         sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
         fits = sizes == [sum(groups), len(groups), len(groups)]
         check(fits, "estimate.effects", "not those of the session's covariates")
+        responses = found.get("own") or {"covariance": [[0.0] * dim] * dim}
+        sizes = [len(one) for one in responses["covariance"]]
+        check(sizes == [dim] * dim, "estimate.own", "not of this dim")
         shape, profiles = {self.agent.fitted_dim}, found.get("lag_profiles")
         own = found.get("form") not in (None, "shared")
         check((profiles is not None) == own, "estimate.lag_profiles", "not as its form")

@@ -110,6 +110,7 @@ DECISION = _record_of(
     scores=list[float],
     contexts=list[list[Number]] | None,
     played_by=PlayedBy | None,
+    own=NotRequired[list[Number]],
     covariates=GivenCovariates | None,
 )
 MEASUREMENT = _record_of(
@@ -184,6 +185,17 @@ class Effects(TypedDict):
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
+class Own(TypedDict):
+    """How trajectories' responses differ."""
+
+    covariance: list[list[Number]]
+    noise: Annotated[WideNumber, Field(ge=0)]
+    spread: list[Number]
+    intervals: list[Bounds]
+    gain: WideNumber
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
 class FittedForm(TypedDict):
     """A form of the lag profiles that was fitted."""
 
@@ -227,6 +239,7 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "gain": NotRequired[Gain | None],
             "no_gain": NotRequired[Text | None],
             "effects": NotRequired[Effects | None],
+            "own": NotRequired[Own | None],
             "form": NotRequired[LagForm | None],
             "lag_profiles": NotRequired[list[list[WideNumber]] | None],
             "forms": NotRequired[dict[LagForm, FittedForm] | None],

@@ -121,6 +121,7 @@ class FileTrajectory:
 def _check_choice(session: SessionRow, record: Record) -> None:
     """Check the fields of a decision that say what was chosen, how and by whom."""
     arm, dim, n_arms = record["arm"], len(record["context"]), len(record["scores"])
+    check(len(record.get("own", [0.0] * dim)) == dim, "own", "not as the context")
     acted, is_chosen = arm is not None, arm is not None and not record["forced"]
     check(dim == (session.dim if acted else 0), "context", f"it has {dim} numbers")
     check(arm < n_arms if acted else n_arms == 0, "arm" if acted else "scores", "no such arm")

@@ -155,6 +155,8 @@ def _decide_again(
     _play_again(session, decision, replay)
     if decision.arm is None:
         return
+    if decision.own is not None:
+        agent = agent.responding(np.frombuffer(decision.own))
     scores = np.frombuffer(decision.scores)
     place = decision.trajectory, decision.round, decision.position, decision.at
     draw = timeline_of(session).draw(session, *place)

@@ -74,6 +74,7 @@ create table trajectories (
     n_measurements bigint not null,
     measured_through bigint not null,
     last_at double precision not null,
+    own bytea,
     primary key (tenant, session_id, trajectory)
 ) with (fillfactor = 50);
 
@@ -101,6 +102,7 @@ create table decisions (
     agent_arm bigint,
     contexts bytea,
     covariates text collate "C",
+    own bytea,
     primary key (tenant, session_id, trajectory, round, number)
 );
 

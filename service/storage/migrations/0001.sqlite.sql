@@ -80,6 +80,7 @@ create table trajectories (
     n_measurements integer not null,
     measured_through integer not null, -- no measurement reaches beyond this round
     last_at real not null,
+    own blob,                          -- its own theta, see service/rounds/own_responses.py
     primary key (tenant, session_id, trajectory)
 ) without rowid;
 
@@ -109,6 +110,7 @@ create table decisions (
     agent_arm integer,                 -- where there is a trial: the arm that the agent chose
     contexts blob,                     -- of all arms, see service/session/kept_contexts.py
     covariates text,                   -- JSON of those given, by name
+    own blob,                          -- its trajectory's own theta, where that scored
     primary key (tenant, session_id, trajectory, round, number)
 );
 

@@ -44,6 +44,7 @@ SETTINGS: list[Body] = [
     {"keep_days": 30.0},
     {"options": {"memory": 100}},
     {"options": {"levels": True}},
+    {"options": {"own": True}},
     {"options": {"covariates": ["rain"]}},
     {"options": {"epsilon": 0.1}},
 ]

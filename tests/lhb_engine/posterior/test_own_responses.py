@@ -1,0 +1,140 @@
+"""How trajectories' responses differ: against dense algebra, and by simulation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import make_agent
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
+from lhb_engine.posterior.own_responses import (
+    Evidence,
+    Responses,
+    _sweep,
+    less_responses,
+    spread_of,
+)
+from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate_users
+from lhb_engine.simulation.users import UserEnvironment, Visits
+
+DIM, WEIGHTS, NOISE = 3, np.array([0.5, 0.0, 1.0]), 0.3
+THETA = np.array([0.6, 0.0, 0.8])
+KNOWN = Predictor(WEIGHTS, THETA, 0.4, NOISE, 0, settled=True)
+
+
+def drawn(seed: int, n_users: int, n_rounds: int, root: Floats) -> tuple[History, Floats]:
+    """Users whose delta is `root` times a standard normal one, and these deltas."""
+    rng, parts = np.random.default_rng(seed), {}
+    deltas = rng.standard_normal((n_users, DIM)) @ root.T
+    for i, delta in enumerate(deltas):
+        contexts = rng.standard_normal((n_rounds, DIM))
+        carried = np.stack([np.convolve(x, WEIGHTS)[:n_rounds] for x in contexts.T], axis=1)
+        values = carried @ (THETA + delta) + 0.4 + NOISE * rng.standard_normal(n_rounds)
+        rounds = np.arange(1, n_rounds + 1)
+        measured = Measurements.single(rounds, values)
+        parts[f"{i:04}"] = Trajectory(contexts, measured, positions=rounds + i * n_rounds)
+    last = n_users * n_rounds
+    return History(DIM, parts).over(FitWindow(1, 1, last, len(WEIGHTS), last)), deltas
+
+
+def test_the_step_is_that_of_dense_algebra() -> None:
+    """Likelihood, mean and posterior means are those of the rows' whole covariance."""
+    history, _ = drawn(1, 4, 6, 0.5 * np.eye(DIM))
+    rows = align(history)
+    root = np.array([[0.4, 0.0, 0.0], [0.2, 0.3, 0.0], [0.0, 0.1, 0.5]])
+    covariance, noise2 = root @ root.T, 0.2
+    found = Evidence.of(rows, KNOWN, DIM)
+    step = _sweep(found, covariance, noise2, shifts=True)
+    cost, normal, right, blocks = 0.0, np.zeros((DIM, DIM)), np.zeros(DIM), []
+    for part in history.trajectories.values():
+        carried = np.stack([np.convolve(x, WEIGHTS)[:6] for x in part.contexts.T], axis=1)
+        errors = part.measurements.value - 0.4 - carried @ THETA
+        whole = carried @ covariance @ carried.T + noise2 * np.eye(6)
+        blocks.append((carried, errors, np.linalg.inv(whole)))
+        normal += carried.T @ blocks[-1][2] @ carried
+        right += carried.T @ blocks[-1][2] @ errors
+        cost += 0.5 * np.linalg.slogdet(whole)[1]
+    shift = np.linalg.solve(normal, right)
+    left = [errors - carried @ shift for carried, errors, _ in blocks]
+    cost += 0.5 * sum(e @ inverse @ e for e, (*_, inverse) in zip(left, blocks, strict=True))
+    assert step.shift == pytest.approx(shift, rel=1e-6)
+    assert step.cost == pytest.approx(cost, rel=1e-9)
+    deltas = Responses(covariance, noise2**0.5).deltas(found)
+    for delta, (carried, errors, inverse) in zip(deltas, blocks, strict=True):
+        assert delta == pytest.approx(covariance @ carried.T @ inverse @ errors, rel=1e-9)
+
+
+def test_spans_and_unordered_parts_are_summed_by_trajectory() -> None:
+    """A total over two rounds is one row of its trajectory."""
+    history, _ = drawn(2, 3, 8, np.eye(DIM))
+    parts = dict(history.trajectories)
+    one = parts["0001"]
+    value = one.measurements.value
+    totals = np.array([value[:2].sum(), value[2:].sum()])
+    both = Measurements(np.array([1, 3]), np.array([2, 8]), totals)
+    parts["0001"] = replace(one, measurements=both)
+    found = Evidence.of(align(replace(history, trajectories=parts)), KNOWN, DIM)
+    assert found.n_rows.tolist() == [8, 2, 8]
+    carried = np.stack([np.convolve(x, WEIGHTS)[:8] for x in one.contexts.T], axis=1)
+    rows = np.stack([carried[:2].sum(axis=0) / 2**0.5, carried[2:].sum(axis=0) / 6**0.5])
+    assert found.gram[1] == pytest.approx(rows.T @ rows)
+
+
+def test_an_own_response_taken_out_leaves_noise() -> None:
+    """Of users with many rounds nothing is left of their deltas."""
+    history, _ = drawn(3, 8, 200, np.eye(DIM))
+    rows = align(history)
+    known = replace(KNOWN, own=Responses(np.eye(DIM), NOISE).to_json())
+    left = known.residuals(less_responses(rows, known))[rows.number > 0]
+    assert left.std() == pytest.approx(NOISE, rel=0.05)
+    assert known.residuals(rows)[rows.number > 0].std() > 3 * NOISE
+    assert less_responses(rows, KNOWN) is rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0.15, 0.6])
+def test_intervals_hold(size: float) -> None:
+    """Of the spread of each feature, and of users' own theta: (0.95 +- 2.5 errors)."""
+    root = size * np.diag([0.6, 1.0, 1.4])
+    inside, near = [], []
+    for seed in range(150):
+        history, deltas = drawn(seed, 60, 20, root)
+        found = Evidence.of(align(history), KNOWN, DIM)
+        said = spread_of(found, shifts=True)
+        assert said is not None
+        low, high = np.array(said.to_json()["intervals"]).T
+        inside.append((low <= np.diag(root)) & (np.diag(root) <= high))
+        own = said.responses
+        precise = np.linalg.inv(np.linalg.inv(own.covariance) + found.gram / own.noise**2)
+        error = np.sqrt(np.einsum("nii->ni", precise))
+        near.append(np.abs(own.deltas(found) - deltas) < 1.96 * error)
+    assert 0.92 <= np.mean(inside) <= 0.98
+    assert 0.93 <= np.mean(near) <= 0.97
+
+
+def test_few_trajectories_say_nothing() -> None:
+    found = Evidence.of(align(drawn(4, 4, 30, np.eye(DIM))[0]), KNOWN, DIM)
+    assert spread_of(found, shifts=True) is None
+
+
+def test_an_agent_decides_for_each_by_their_own_theta() -> None:
+    """Each user's regret is less than where all are decided for alike; units do not matter."""
+    world = LongHorizonEnvironment.draw(
+        dim=3, horizon=4, n_arms=5, noise=0.1, pattern="flat", sparsity=2, seed=3
+    )
+    users = UserEnvironment(world, Visits.draw(10, 24, seed=3), spread=1.0)
+    alike, own = (
+        simulate_users("anytime", users, seed=3, options={"own": told}) for told in (False, True)
+    )
+    assert own.regret[-1] < 0.6 * alike.regret[-1]
+    said = own.estimates[-1].own
+    assert said is not None
+    assert said["gain"] > 50
+    assert np.mean(said["spread"]) == pytest.approx(1 / 3**0.5, rel=0.6)
+    agent = make_agent("anytime", dim=3, horizon=4, own=True)
+    again = type(agent).from_state(3, 4, agent.options, own.agent.state())
+    assert again.prediction.own == own.agent.prediction.own
+    assert alike.estimates[-1].own is None

@@ -15,6 +15,7 @@ from lhb_engine.evaluation.lift import GroupSums, lift
 from lhb_engine.history import Floats
 
 DAYS, CONTROL = 60, 0.3
+LEAST_ROUNDS = 0.3  # a day, of users whose activity differs
 FIXED = 1.959964  # normal quantile of a fixed sample's 95% interval
 
 
@@ -35,6 +36,11 @@ class LiftWorld:
         Degrees of freedom of Student's noise; inf is normal noise.
     growth : float
         By what factor the noise grows from the first day to the last.
+    activity : float
+        Tail of the Pareto of the users' rounds a day, of which heavier users have higher levels;
+        inf is one round a day each.
+    control : float
+        Share of users in control.
     """
 
     name: str
@@ -43,6 +49,8 @@ class LiftWorld:
     level: float = 0.5
     tail: float = np.inf
     growth: float = 1.0
+    activity: float = np.inf
+    control: float = CONTROL
 
 
 WORLDS = (
@@ -52,6 +60,9 @@ WORLDS = (
     LiftWorld("drift", effect=0.2, drifts=True),
     LiftWorld("heavy tails", effect=0.1, tail=2.5),
     LiftWorld("noise grows tenfold", growth=10.0),
+    LiftWorld("few heavy users, control 5%", activity=1.5, control=0.05),
+    LiftWorld("few heavy users, control 10%", activity=1.5, control=0.1),
+    LiftWorld("few heavy users, control 30%", activity=1.5),
 )
 
 
@@ -104,7 +115,7 @@ def _experiment(world: LiftWorld, n_users: int, seed: int) -> tuple[float, ...]:
     day = np.arange(DAYS)
     arrives = rng.integers(DAYS // 2, size=n_users)
     present = day >= arrives[:, None]
-    in_control = rng.random(n_users) < CONTROL
+    in_control = rng.random(n_users) < world.control
     # what the model predicts of a round, whatever is chosen: it explains part of the reward
     predicted = rng.standard_normal((n_users, DAYS)) * 0.5
     effect = world.effect * (day / (DAYS - 1) if world.drifts else np.ones(DAYS))
@@ -114,10 +125,15 @@ def _experiment(world: LiftWorld, n_users: int, seed: int) -> tuple[float, ...]:
     rewards = 1.0 + common + predicted + size * noise((n_users, DAYS))
     rewards += world.level * rng.standard_normal((n_users, 1))
     rewards[~in_control] += effect
-    n = present.cumsum(axis=1)
-    totals = [np.where(present, x, 0.0).cumsum(axis=1) for x in (rewards, predicted)]
+    times = present.astype(np.float64)  # how often each user is there
+    if np.isfinite(world.activity):
+        rate = LEAST_ROUNDS * (1.0 + rng.pareto(world.activity, n_users))[:, None]
+        rewards += world.level * np.log(rate / LEAST_ROUNDS)
+        times *= rng.poisson(rate, present.shape)
+    n = times.cumsum(axis=1)
+    totals = [(times * x).cumsum(axis=1) for x in (rewards, predicted)]
     planned = float(n[:, -1].sum())
-    truth = (present.sum(axis=0) * effect).cumsum() / present.sum(axis=0).cumsum()
+    truth = (times.sum(axis=0) * effect).cumsum() / np.maximum(times.sum(axis=0).cumsum(), 1.0)
     always = fixed = last = True
     ratio = adjusted = np.nan
     for t in day:

@@ -21,6 +21,7 @@ FindingCode = Literal[
 Deciding = Literal["in_use", "learning", "exploring", "none"]
 LagForm = Literal["shared", "sparse", "smooth"]
 Asked = Literal["begun", "due", "nothing_new"]
+By = Literal["position", "round", "time"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
 
 
@@ -344,11 +345,17 @@ class LiftPoint(TypedDict):
 
 
 class LiftAnswer(TypedDict):
-    """A session's agent beside its control group; without `lift`, `reason` says why."""
+    """A session's agent beside its control group; without `lift`, `reason` says why.
+
+    `verdict` says lift in a sentence. `groups_differ` says that the groups' sizes are hardly ever
+    drawn with the holdout's share: then something other than the draw decides who is measured.
+    """
 
     agent: GroupAnswer
     control: GroupAnswer
     lift: ComparedAnswer | None
+    verdict: str
+    groups_differ: str | None
     reason: str | None
     rounds_to_go: float | None
     planned_rounds: int
@@ -496,15 +503,72 @@ class CreditByFeatureAnswer(TypedDict):
     deciding: Deciding
 
 
+class ArmBinAnswer(TypedDict):
+    """Some consecutive decisions, and when they begin."""
+
+    first_round: int
+    last_round: int
+    at: str | None
+
+
+class ArmAnswer(TypedDict):
+    """An arm: how often it was chosen, and what its decisions pay.
+
+    The interval is as wide as those of its features allow.
+    """
+
+    arm_id: str | None
+    arm: int | None
+    n: int
+    at_once: float | None
+    later: float | None
+    earned: float | None
+    to_come: float | None
+    in_all_interval: tuple[float, float] | None
+    context: list[float]
+    is_fixed: bool
+    shares: list[float]
+
+
+class CreditByArmAnswer(TypedDict):
+    """The arms of a session's last decisions; `n_others` decisions chose arms beyond these."""
+
+    first_round: int
+    last_round: int
+    n_others: int
+    bins: list[ArmBinAnswer]
+    items: list[ArmAnswer]
+    reason: str | None
+    model_version: int
+    deciding: Deciding
+
+
+class PartsAnswer(TypedDict):
+    """What the estimate makes a mean reward of. The parts add up to what it expects.
+
+    `levels` are those of the trajectories at hand, given their rewards.
+    """
+
+    base: float
+    trend: float
+    season: float
+    covariates: float
+    levels: float
+    actions: float
+
+
 class BinAnswer(TypedDict):
     """Some consecutive rounds of a session. Means are null where nothing was measured or chosen."""
 
     first_round: int
     last_round: int
+    at: str | None
     n_measured: int
     reward: float | None
     expected: float | None
     explored: float | None
+    parts: PartsAnswer | None
+    spread: tuple[float, float] | None
 
 
 class ArrivalsAnswer(TypedDict):
@@ -518,10 +582,14 @@ class ArrivalsAnswer(TypedDict):
 
 
 class SeriesAnswer(TypedDict):
-    """A session's last rounds in bins, and whether the estimate in use raised an alarm."""
+    """A session's last rounds in bins, and whether the estimate in use raised an alarm.
+
+    `bin_seconds` is the width of bins of equal times.
+    """
 
     first_round: int
     last_round: int
+    bin_seconds: int | None
     alarm: bool | None
     reason: str | None
     arrivals: ArrivalsAnswer | None

@@ -11,7 +11,7 @@ fixed sample, looked at every day, excludes the truth sooner or later.
 
 import sys
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from math import inf, lgamma, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -162,6 +162,7 @@ def lift(
     if not np.isfinite(spread).all():
         return Refusal("the rewards are too large: their squares exceed the largest number")
     scaled = spread / n[:, None, None] ** 2  # (2, 2, 2): by group, reward and prediction
+    scaled *= _lacks(agent, control)[:, None, None]
     both = scaled.sum(axis=0)
     slope = both[0, 1] / both[1, 1] if both[1, 1] > 0.0 else 0.0
     change = np.array([1.0, -slope])
@@ -189,6 +190,34 @@ def lift(
         share=share,
         level=level,
     )
+
+
+def _lacks(agent: GroupSums, control: GroupSums) -> Floats:
+    """Return by how much more unequal all units' rounds are than each group's, (2,), at least 1.
+
+    Where few units carry the sum, a small group mostly lacks them, and its variance does not know
+    of them: docs/model.md (13.5).
+    """
+    groups = (agent, control)
+    units = np.array([one.n_trajectories for one in groups], dtype=np.float64)
+    rounds = np.array([one.rounds for one in groups])
+    squares = np.array([float(one.products[0, 0]) for one in groups])
+    unequal = units * squares / rounds**2
+    of_all = units.sum() * squares.sum() / rounds.sum() ** 2
+    return np.asarray(np.maximum(1.0, of_all / unequal))
+
+
+def are_drawn_otherwise(n_agent: int, n_control: int, share: float) -> bool:
+    """Whether groups of these sizes are hardly ever drawn with this share in control.
+
+    The Bayes factor of an unknown share over the given one passes 1000 with probability 1 in 1000
+    at most, however often one looks (docs/model.md (13.6)).
+    """
+    if not 0.0 < share < 1.0:
+        return False
+    n = n_agent + n_control
+    even = lgamma(n_agent + 1.0) + lgamma(n_control + 1.0) - lgamma(n + 2.0)
+    return even - n_control * log(share) - n_agent * log1p(-share) > log(1000.0)
 
 
 def _ratio_interval(means: Floats, half: Floats) -> tuple[float | None, float | None]:

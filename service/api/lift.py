@@ -12,7 +12,7 @@ from fastapi import Query
 
 from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums
+from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise
 from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
 from service.lift.exact import nearest
@@ -57,6 +57,8 @@ def get_lift(
     return {
         **{name: _group(sums.groups[name]) for name in GROUPS},
         "lift": compared,
+        "verdict": f"Not known yet: {reason}." if isinstance(outcome, Refusal) else _said(outcome),
+        "groups_differ": _differ(sums, trial.share),
         "reason": reason,
         "rounds_to_go": to_go if isfinite(to_go) else None,
         "planned_rounds": trial.planned_rounds,
@@ -87,6 +89,27 @@ def get_shadow(reader: Reader, session: SessionRow) -> dict[str, Any]:
         "expected_agent": expected[1],
         "n_behind": _behind(session, row),
     }
+
+
+def _said(lift: Lift) -> str:
+    """Return the verdict of a lift."""
+    verdict = "It is not decided whether the agent earns more than control"
+    if lift.low > 0.0 or lift.high < 0.0:
+        verdict = f"The agent earns {'more' if lift.low > 0.0 else 'less'} than control"
+    between = f"{lift.difference:+.3g} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
+    return f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}."
+
+
+def _differ(sums: LiftSums, share: float) -> str | None:
+    agent, control = (sums.groups[name].n_trajectories for name in GROUPS)
+    if not are_drawn_otherwise(agent, control, share):
+        return None
+    units = agent + control
+    return (
+        f"Of {units} measured units {control} are control's, where a share of {share:g} was drawn: "
+        f"about {share * units:.0f}. Something other than the draw decides who is measured, so "
+        "lift may not be the agent's doing."
+    )
 
 
 def _group(sums: GroupSums) -> dict[str, Any]:

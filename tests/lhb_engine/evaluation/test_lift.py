@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, Lift, lift
+from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise, lift
 from lhb_engine.history import Floats
 from tests.examples import examples
 
@@ -112,3 +112,33 @@ def test_the_variance_of_a_mean_counts_one_trajectory_less() -> None:
     agent, control = (GroupSums.of(np.ones(30), each) for each in rewards)
     square = sum(each.var(ddof=1) / 30 for each in rewards)
     assert found(agent, control).standard_error == pytest.approx(np.sqrt(square), rel=1e-9)
+
+
+def test_a_group_that_lacks_the_heavy_units_is_less_certain() -> None:
+    """(13.5): control's units are there for 1 round each, a tenth of the agent's for 31 (c = 6)."""
+    heavy = np.where(np.arange(300) % 10 == 0, 31.0, 1.0)
+    rewards = np.random.default_rng(1).standard_normal(600)
+    agent = GroupSums.of(heavy, heavy * rewards[:300])
+    control = GroupSums.of(np.ones(300), rewards[300:])
+    result = found(agent, control)
+    of_all = 600 * (agent.products[0, 0] + 300) / (agent.rounds + 300) ** 2
+    parts = [
+        float(one.residuals()[0, 0]) / one.rounds**2 * max(1.0, of_all / unequal)
+        for one, unequal in ((agent, 300 * agent.products[0, 0] / agent.rounds**2), (control, 1.0))
+    ]
+    assert of_all > 6
+    assert result.standard_error == pytest.approx(np.sqrt(sum(parts)), rel=1e-9)
+
+
+def test_groups_that_their_share_hardly_ever_draws_are_told() -> None:
+    assert not are_drawn_otherwise(207, 93, 0.3)
+    assert are_drawn_otherwise(270, 30, 0.3)
+    assert not are_drawn_otherwise(0, 0, 0.3)
+    rng = np.random.default_rng(1)
+    drawn = rng.random((200, 2000)) < 0.3
+    looks = np.arange(100, 2001, 100)
+    told = [
+        any(are_drawn_otherwise(int(n - c[n - 1]), int(c[n - 1]), 0.3) for n in looks)
+        for c in drawn.cumsum(axis=1)
+    ]
+    assert sum(told) <= 2  # of 200 that are looked at 20 times

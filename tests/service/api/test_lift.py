@@ -49,6 +49,9 @@ async def test_lift_is_the_difference_of_the_groups_with_its_interval(serve: Ser
         assert 0 < lift["low"] < 0.5 < lift["high"]
         assert lift["ratio_low"] < 1.5 < lift["ratio_high"]
         assert found["rounds_to_go"] > 300
+        assert none["verdict"] == f"Not known yet: {none['reason']}."
+        assert found["verdict"].startswith("The agent earns more than control: +")
+        assert found["groups_differ"] is None
         assert (found["n_behind"], found["n_left_out"], found["reason"]) == (0, 0, None)
         assert found["points"][-1]["n_rounds"] == 300
         again = await client.read(f"/v1/sessions/{session}/lift?adjust=false")

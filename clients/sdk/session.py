@@ -6,7 +6,9 @@ from typing import Any, Self, Unpack
 
 from .answers import (
     AskedFitAnswer,
+    By,
     CreditAnswer,
+    CreditByArmAnswer,
     CreditByFeatureAnswer,
     DecisionAnswer,
     EpochAnswer,
@@ -264,9 +266,27 @@ class SessionOperations:
         return self._connection.call("GET", f"{self._path}/estimate")
 
     @operation
-    def series(self, *, rounds: int | None = None, bins: int | None = None) -> Call[SeriesAnswer]:
-        """Return the last rounds in bins: mean reward, and what the estimate in use expected."""
-        params = without_none({"rounds": rounds, "bins": bins})
+    def series(
+        self,
+        *,
+        rounds: int | None = None,
+        bins: int | None = None,
+        by: By | None = None,
+        trajectory: str | None = None,
+    ) -> Call[SeriesAnswer]:
+        """Return the last rounds in bins: mean reward, and what the estimate makes it of.
+
+        Parameters
+        ----------
+        rounds, bins : int, optional
+            How many rounds are looked at, and how many bins they make at most.
+        by : "position", "round" or "time", optional
+            Bins of rounds of the session, of each trajectory's own rounds, or of equal times.
+        trajectory : str, optional
+            This one alone.
+        """
+        params = {"rounds": rounds, "bins": bins, "by": by, "trajectory": trajectory}
+        params = without_none(params)
         return self._connection.call("GET", f"{self._path}/series", params=params)
 
     @operation
@@ -274,6 +294,17 @@ class SessionOperations:
         """Return what each feature earned at once, and later, in the session's last decisions."""
         params = without_none({"rounds": rounds})
         return self._connection.call("GET", f"{self._path}/credit/features", params=params)
+
+    @operation
+    def credit_by_arm(
+        self, *, rounds: int | None = None, bins: int | None = None, by: By | None = None
+    ) -> Call[CreditByArmAnswer]:
+        """Return how often each arm was chosen in the last decisions, and what it earned.
+
+        `bins` and `by` cut the decisions for the arms' `shares`, as in `series`.
+        """
+        params = without_none({"rounds": rounds, "bins": bins, "by": by})
+        return self._connection.call("GET", f"{self._path}/credit/arms", params=params)
 
     @operation
     def lift(self, *, effect: float | None = None, adjust: bool | None = None) -> Call[LiftAnswer]:

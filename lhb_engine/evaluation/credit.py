@@ -52,9 +52,29 @@ def credit_by_feature(contexts: Floats, n_passed: Ints, profiles: Floats) -> dic
     What comes within `first_lags` is `at_once`, all else `later`.
     """
     before = np.concatenate([np.zeros_like(profiles[:1]), np.cumsum(profiles, axis=0)])
-    total, first = contexts.sum(axis=0), first_lags(profiles)
-    at_once, worth = total * before[first, np.arange(len(first))], total * before[-1]
     earned = np.einsum("ij,ij->j", contexts, before[np.minimum(n_passed, len(profiles))])
+    return _split(profiles * contexts.sum(axis=0), earned)
+
+
+def credit_by_arm(
+    contexts: Floats, n_passed: Ints, profiles: Floats, arms: Ints
+) -> dict[str, Floats]:
+    """Split what decisions are worth by arm, as `credit_by_feature` does by feature.
+
+    `arms` (n,) are the numbers of the arms that were chosen, from 0.
+    """
+    sums = np.zeros((int(arms.max(initial=-1)) + 1, contexts.shape[1]))
+    np.add.at(sums, arms, contexts)
+    shares = credit(contexts, n_passed, np.zeros(contexts.shape[1]), profiles)
+    earned = np.zeros(len(sums))
+    np.add.at(earned, arms, shares.earned)
+    return _split(profiles @ sums.T, earned)
+
+
+def _split(paid: Floats, earned: Floats) -> dict[str, Floats]:
+    """Split what is paid at each lag, (n_lags, n), given what came of it so far, (n,)."""
+    first, worth = first_lags(paid), paid.sum(axis=0)
+    at_once = np.cumsum(paid, axis=0)[first - 1, np.arange(len(first))]
     split = {"at_once": at_once, "later": worth - at_once}
     return split | {"earned": earned, "to_come": worth - earned}
 
@@ -76,10 +96,14 @@ def expected_rewards(
     expected = _sums(trajectory, a_round)
     if effects is None or trajectory.covariates is None:
         return expected
+    return np.asarray(expected + covariates_of(trajectory) @ effects)
+
+
+def covariates_of(trajectory: Trajectory) -> Floats:
+    """Return the covariates of each measurement, summed over its rounds, (n, n_covariates)."""
+    assert trajectory.covariates is not None
     told, own = _sums(trajectory, trajectory.covariates), trajectory.measurements.covariates
-    if own is not None:
-        told = np.where(np.isnan(own), told, own)
-    return np.asarray(expected + told @ effects)
+    return told if own is None else np.where(np.isnan(own), told, own)
 
 
 def _sums(trajectory: Trajectory, of_rounds: Floats) -> Floats:

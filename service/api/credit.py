@@ -1,16 +1,29 @@
 """GET /v1/sessions/{id}/credit: what past decisions earned and will earn, each, and by feature."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from fastapi import Query
 
-from clients.sdk.answers import CreditAnswer, CreditByFeatureAnswer, Deciding
+from clients.sdk.answers import (
+    By,
+    CreditAnswer,
+    CreditByArmAnswer,
+    CreditByFeatureAnswer,
+    Deciding,
+)
 from lhb_engine.estimate import Estimate, first_lags
-from lhb_engine.evaluation.credit import credit, credit_by_feature, why_no_credit
+from lhb_engine.evaluation.credit import (
+    credit,
+    credit_by_arm,
+    credit_by_feature,
+    why_no_credit,
+)
 from lhb_engine.history import Floats, Ints
 from service.api.answer_models import members_of, page_of
+from service.api.bins import BY, Bins, of_numbers, of_times, times_of
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
@@ -19,9 +32,12 @@ from service.rounds.stored_rows import last_decisions
 from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionRow
 from service.storage.giving_way import giving_way
-from service.storage.reader import Reader
+from service.storage.reader import FOR_EVER, ChosenArm, Reader
 
 router = Routes(SESSION, tags=["estimates"])
+MOST_ARMS = 50  # that are told apart: those chosen most
+LAST = Query(2000, ge=1, le=100_000, description="decisions of the session, the last")
+Arm = tuple[str | None, int | None]  # its id; without one its place among the contexts
 
 
 def feature_answers(
@@ -119,7 +135,7 @@ def get_credit(
 def get_earnings(
     reader: Reader,
     session: SessionRow,
-    rounds: int = Query(2000, ge=1, le=100_000, description="decisions of the session, the last"),
+    rounds: int = LAST,
 ) -> dict[str, Any]:
     """Say what each feature of the session's last decisions earned, all trajectories together.
 
@@ -148,6 +164,120 @@ def get_earnings(
         "model_version": session.model_version,
         "deciding": deciding(reader, session),
     }
+
+
+@router.read("/credit/arms", "Which arms were chosen, and what each earned", CreditByArmAnswer)
+def get_arms(
+    reader: Reader,
+    session: SessionRow,
+    rounds: int = LAST,
+    bins: int = Query(60, ge=1, le=1000, description="of these decisions, at most"),
+    by: By = BY,
+) -> dict[str, Any]:
+    """Say how often each arm was chosen in the session's last decisions, and what it earned.
+
+    Arms are told apart by id, without one by place; the 50 chosen most are listed. `at_once`,
+    `later`, `earned` and `to_come` are sums over an arm's decisions, as in `/credit/features`: null
+    where `reason` says why. `context` is the mean of its contexts, and `is_fixed` says whether all
+    are alike. `shares` has the arm's share of the decisions of each bin. Voids count nowhere.
+    """
+    first = max(1, session.n_rounds - rounds + 1)
+    chosen, last = _chosen(reader, session, first)
+    counts = Counter(_arm(one) for one in chosen)
+    arms = {arm: i for i, (arm, _) in enumerate(counts.most_common(MOST_ARMS))}
+    numbers = np.array([arms.get(_arm(one), len(arms)) for one in chosen], np.int64)
+    none = bytes(8 * session.dim)
+    contexts = np.frombuffer(b"".join(one.context or none for one in chosen))
+    contexts = contexts.reshape(-1, session.dim)
+    estimate, reason = _estimate_in_use(reader, session)
+    split, bands = {}, None
+    if estimate is not None and not reason and chosen:
+        pays = Estimate.from_json(estimate).pays
+        profiles = np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
+        split = credit_by_arm(contexts, _passed(session, chosen, last), profiles, numbers)
+        bands = (estimate.get("intervals") or {}).get("lag_sums")
+    cut, shares = _shares(session, by, bins, chosen, numbers)
+    items = [
+        {
+            "arm_id": arm[0],
+            "arm": arm[1],
+            "n": counts[arm],
+            **{name: float(split[name][i]) if split else None for name in EARNED},
+            "in_all_interval": None if bands is None else _widest(contexts[numbers == i], bands),
+            "context": contexts[numbers == i].mean(axis=0).tolist(),
+            "is_fixed": not np.ptp(contexts[numbers == i], axis=0).any(),
+            "shares": shares[i].tolist(),
+        }
+        for arm, i in arms.items()
+    ]
+    return {
+        "first_round": first,
+        "last_round": session.n_rounds,
+        "n_others": len(chosen) - sum(item["n"] for item in items),
+        "bins": cut.places(),
+        "items": items,
+        "reason": reason or None,
+        "model_version": session.model_version,
+        "deciding": deciding(reader, session),
+    }
+
+
+EARNED = ("at_once", "later", "earned", "to_come")
+
+
+def _arm(one: ChosenArm) -> Arm:
+    return (one.arm_id, None if one.arm_id is not None else one.arm)
+
+
+def _chosen(
+    reader: Reader, session: SessionRow, first: int
+) -> tuple[list[ChosenArm], dict[str, int]]:
+    """Return the decisions that count from a position on, and each trajectory's last round.
+
+    The order is that of trajectories and rounds.
+    """
+    if not session.n_rounds:
+        return [], {}
+    void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, FOR_EVER)}
+    rows = list(giving_way(reader.chosen(session.key, first, session.n_rounds)))
+    last = {one.trajectory: one.round for one in rows}
+    there = [one for one in rows if one.trajectory != session.erasing]
+    return [one for one in there if (one.trajectory, one.round) not in void], last
+
+
+def _passed(session: SessionRow, chosen: list[ChosenArm], last: dict[str, int]) -> Ints:
+    """Return how many lags have passed since each decision, up to its trajectory's last round."""
+    since = np.array([one.round - last[one.trajectory] for one in chosen], np.int64)
+    times = np.array([one.at for one in chosen])
+    return timeline_of(session).lags_passed(session, since, times, 0)
+
+
+def _widest(contexts: Floats, bands: list[Any]) -> list[float]:
+    """Return an interval of what decisions pay in all, as wide as it may be, of features' own."""
+    ends = np.sort(contexts.sum(axis=0)[:, None] * np.array(bands)[:, 2], axis=1)
+    return [float(end) for end in ends.sum(axis=0)]
+
+
+def _shares(
+    session: SessionRow, by: By, n: int, chosen: list[ChosenArm], numbers: Ints
+) -> tuple[Bins, Floats]:
+    """Return bins of decisions, and the share of each arm in each bin, (n_arms + 1, n_bins)."""
+    n_arms = int(numbers.max(initial=-1)) + 1
+    if not chosen:
+        return of_numbers(1, 0, n), np.zeros((n_arms, 0))
+    place = np.array([one.round if by == "round" else one.position for one in chosen], np.int64)
+    ends = int(place.min()), int(place.max())
+    if by == "round":
+        cut = of_numbers(*ends, n)
+    else:
+        times = times_of(*ends, sorted((one.position, one.at) for one in chosen))
+        timeline = timeline_of(session)
+        start = int(timeline.begins(1) or 0)
+        cut = of_numbers(*ends, n, times)
+        if by == "time":
+            cut = of_times(ends[0], times, n, timeline.seconds, start)
+    counts = np.stack([np.histogram(place[numbers == i], cut.edges)[0] for i in range(n_arms)])
+    return cut, counts / np.maximum(counts.sum(axis=0), 1)
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> tuple[dict[str, Any] | None, str]:

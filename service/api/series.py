@@ -1,20 +1,24 @@
-"""GET /v1/sessions/{id}/series: rewards over time, beside what the estimate expects of them.
+"""GET /v1/sessions/{id}/series: rewards over time, and what the estimate makes them of.
 
 What one answer reads is bounded: a constant number of statements, the rounds asked for, and for the
 expectation at most `MOST_EARLIER` rounds before them.
 """
 
 from dataclasses import replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from fastapi import Query
 
-from clients.sdk.answers import SeriesAnswer
+from clients.sdk.answers import By, PartsAnswer, SeriesAnswer
+from lhb_engine.design.levels import stretch_of
 from lhb_engine.estimate import Estimate
-from lhb_engine.evaluation.credit import expected_rewards
-from lhb_engine.history import FitWindow, Floats, Ints
+from lhb_engine.evaluation.credit import covariates_of, expected_rewards
+from lhb_engine.history import FitWindow, Floats, Ints, Trajectory
+from service.api.bins import BY, Bins, of_numbers, of_times, times_of
 from service.api.routes import SESSION, Routes
+from service.base.field_types import NO_ZERO_BYTE
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow
@@ -26,21 +30,42 @@ MOST_EARLIER = (
     50_000  # rounds before the window, over all trajectories, that are read for their lags
 )
 TOO_MANY = "What is expected is left out: too many earlier rounds would have to be read."
-Columns = tuple[Ints, Ints, Floats, Floats]
+PARTS = tuple(PartsAnswer.__annotations__)
+SPREAD, LEAST_SPREAD = (0.1, 0.9), 5  # quantiles of trajectories, and how many these need
+TRAJECTORY = Query(
+    None, max_length=256, pattern=NO_ZERO_BYTE, description="of this one alone; default: of all"
+)
 
 
-@router.read("/series", "Rewards over time, beside what was expected", SeriesAnswer)
+class Measured(NamedTuple):
+    """Each measurement: its last round's position and number, its trajectory, rounds and value.
+
+    `parts` (n, 6) is what the estimate makes it of.
+    """
+
+    position: Ints
+    round: Ints
+    trajectory: Ints
+    n_rounds: Ints
+    value: Floats
+    parts: Floats
+
+
+@router.read("/series", "Rewards over time, and what they are made of", SeriesAnswer)
 def get_series(
     reader: Reader,
     session: SessionRow,
     rounds: int = Query(2000, ge=1, le=100_000, description="of the session, the last ones"),
-    bins: int = Query(100, ge=1, le=1000, description="items, of equally many rounds"),
+    bins: int = Query(100, ge=1, le=1000, description="items, at most"),
+    by: By = BY,
+    trajectory: str | None = TRAJECTORY,
     brief: bool = Query(False, description="rewards only: all else is null, and costs nothing"),
 ) -> dict[str, Any]:
-    """Summarise the session's last rounds, all trajectories together, in bins of rounds.
+    """Summarise the session's last rounds, all trajectories together, in bins.
 
     `reward` is the mean reward of a measured round, `expected` what the estimate in use expects of
-    the same rounds, `explored` the share of decisions that were not greedy. A value over a span
+    the same rounds, `explored` the share of decisions that were not greedy. `parts` add up to
+    `expected`; `spread` has the quantiles 0.1 and 0.9 of trajectories' means. A value over a span
     counts in the bin of its last round. `arrivals` says how long the values took to come; one is
     late if it came after its trajectory's next round had begun. Where there is a clock, rounds are
     slots, and `explored` and `arrivals` are null.
@@ -49,7 +74,7 @@ def get_series(
     last = timeline.n_begun(session)
     first = max(1, last - rounds + 1)
     summary: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
-    summary |= {"alarm": None, "reason": None, "arrivals": None}
+    summary |= {"alarm": None, "reason": None, "arrivals": None, "bin_seconds": None}
     if last == 0:
         return summary
     estimate = None if brief else _estimate_in_use(reader, session)
@@ -58,14 +83,30 @@ def get_series(
         n_lags = len(estimate["lag_weights"])
         if timeline.n_earlier(session, n_lags, last - first + 1) > MOST_EARLIER:
             estimate, summary["reason"] = None, TOO_MANY
-    edges = np.unique(np.linspace(first, last + 1, bins + 1).astype(np.int64))
     place = reader, session.key, first, last
-    explored = None if brief else timeline.explored(*place)
-    columns = _measured(reader, session, first, last, estimate)
-    summary["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
+    taken = [] if brief and by == "position" else timeline.taken(*place)
+    measured = _measured(reader, session, first, last, estimate, trajectory)
+    numbers = measured.round if by == "round" else measured.position
+    cut = _bins(session, by, bins, first, last, numbers, taken)
+    summary["bin_seconds"] = cut.seconds
+    explored = None if brief or by == "round" else taken
+    summary["items"] = _items(cut, numbers, measured, explored, has_expected=estimate is not None)
     if not brief:
         summary["arrivals"] = _arrivals(timeline.arrivals(*place))
     return summary
+
+
+def _bins(
+    session: SessionRow, by: By, n: int, first: int, last: int, numbers: Ints, taken: list[Any]
+) -> Bins:
+    if by == "round":
+        ends = (int(numbers.min()), int(numbers.max())) if len(numbers) else (1, 0)
+        return of_numbers(*ends, n)
+    times = times_of(first, last, taken) if taken else None
+    if by == "position" or times is None:
+        return of_numbers(first, last, n, times)
+    timeline = timeline_of(session)
+    return of_times(first, times, n, timeline.seconds, int(timeline.begins(1) or 0))
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | None:
@@ -79,58 +120,123 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | No
 
 
 def _measured(
-    reader: Reader, session: SessionRow, first: int, last: int, estimate: dict[str, Any] | None
-) -> Columns:
-    """Return of each measurement: position of its last round, its rounds, value, expectation.
-
-    In sum mode, the values of a round are one measurement.
-    """
+    reader: Reader,
+    session: SessionRow,
+    first: int,
+    last: int,
+    estimate: dict[str, Any] | None,
+    trajectory: str | None,
+) -> Measured:
+    """Return the measurements; in sum mode, the values of a round are one."""
     n_lags = 1 if estimate is None else len(estimate["lag_weights"])
     window = FitWindow(1, first, last, n_lags, last)
     past = timeline_of(session).past(reader, session, window, None, takes_kept=True)
     history = past.measured() if estimate is None else past.whole()
     history = build_agent(session, None).covariates.told(history)
-    parts: list[Columns] = [(np.zeros(0, np.int64),) * 2 + (np.zeros(0),) * 2]
-    for one in history.trajectories.values():
+    none = np.zeros(0, np.int64)
+    found = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]
+    whose: dict[str, int] = {}
+    for name, one in history.trajectories.items():
+        key = name.partition("\0")[0]  # a trajectory may be in parts
+        number = whose.setdefault(key, len(whose))
+        if trajectory is not None and key != trajectory:
+            continue
         part = replace(one, measurements=closing_of(session).added(one.measurements))
-        measured = part.measurements
-        expected = np.zeros(len(measured))
+        of = part.measurements
+        made = np.zeros((len(of), len(PARTS)))
         if estimate is not None:
-            theta, intercept = np.array(estimate["theta"]), estimate["intercept"] or 0.0
-            effects = (estimate.get("effects") or {}).get("values")
-            model = theta, estimate["lag_weights"], intercept, effects
-            expected = expected_rewards(part, *model)
-        positions = part.numbering[measured.last - part.first_round]
-        parts.append((positions, measured.last - measured.first + 1, measured.value, expected))
-    position, n_rounds, value, expectation = map(np.concatenate, zip(*parts, strict=True))
-    return position, n_rounds, value, expectation
+            made = _parts(session, part, estimate)
+        positions, n_rounds = part.numbering[of.last - part.first_round], of.last - of.first + 1
+        numbers = np.full(len(of), number)
+        found.append(Measured(positions, of.last, numbers, n_rounds, of.value, made))
+    return Measured(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _parts(session: SessionRow, part: Trajectory, estimate: dict[str, Any]) -> Floats:
+    """Return what the estimate makes each measurement of, (n, 6): see `PartsAnswer`."""
+    measured, base = part.measurements, estimate["intercept"] or 0.0
+    n_rounds = measured.last - measured.first + 1
+    made: dict[str, Floats] = dict.fromkeys(PARTS, np.zeros(len(measured)))
+    made["base"] = base * n_rounds.astype(np.float64)
+    theta = np.array(estimate["theta"])
+    made["actions"] = expected_rewards(part, theta, estimate["lag_weights"])
+    effects = (estimate.get("effects") or {}).get("values")
+    if effects is not None and part.covariates is not None:
+        beside = covariates_of(part) * effects
+        told = build_agent(session, None).covariates
+        n, trend = len(told.names), beside.shape[1] - bool(told.trend)
+        for name, columns in (
+            ("covariates", beside[:, :n]),
+            ("season", beside[:, n:trend]),
+            ("trend", beside[:, trend:]),
+        ):
+            made[name] = columns.sum(axis=1)
+    levels, noise = estimate.get("levels"), estimate.get("sigma_hat")
+    if levels and noise and levels["spread"]:
+        rest = measured.value - np.sum([*made.values()], axis=0)
+        block = measured.last // stretch_of(session.horizon)
+        block -= block.min(initial=0)
+        # what a random intercept is, given these rewards
+        size = np.bincount(block, n_rounds) + (noise / levels["spread"]) ** 2
+        made["levels"] = n_rounds * (np.bincount(block, rest) / size)[block]
+    return np.column_stack([made[name] for name in PARTS])
 
 
 def _items(
-    edges: Ints,
-    columns: Columns,
-    explored: list[tuple[int, bool]] | None,
+    bins: Bins,
+    numbers: Ints,
+    measured: Measured,
+    taken: list[tuple[int, float, bool | None]] | None,
     *,
     has_expected: bool,
 ) -> list[dict[str, Any]]:
     """Return the members of each `BinAnswer`."""
-    position, n_rounds, value, expectation = columns
+    edges = bins.edges
     n_bins = len(edges) - 1
-    n = np.histogram(position, edges, weights=n_rounds)[0]
+    n = np.histogram(numbers, edges, weights=measured.n_rounds)[0].astype(np.int64)
+    reward = _mean(np.histogram(numbers, edges, weights=measured.value)[0], n)
     expected: list[float | None] = [None] * n_bins
+    parts: list[dict[str, float] | None] = [None] * n_bins
     if has_expected:
-        expected = _mean(np.histogram(position, edges, weights=expectation)[0], n)
+        sums = [np.histogram(numbers, edges, weights=one)[0] for one in measured.parts.T]
+        means = (np.array(sums) / np.maximum(n, 1)).T
+        named = [dict(zip(PARTS, row, strict=True)) for row in means.tolist()]
+        parts = [one if n[i] else None for i, one in enumerate(named)]
+        expected = [float(row.sum()) if n[i] else None for i, row in enumerate(means)]
     shares: list[float | None] = [None] * n_bins
-    if explored is not None:
-        taken = np.array(explored, dtype=np.int64).reshape(-1, 2)
-        n_taken = np.histogram(taken[:, 0], edges)[0]
-        shares = _mean(np.histogram(taken[:, 0], edges, weights=taken[:, 1])[0], n_taken)
-    reward = _mean(np.histogram(position, edges, weights=value)[0], n)
-    names = ("first_round", "last_round", "n_measured", "reward", "expected", "explored")
-    counts = n.astype(int).tolist()
-    columns_of_bins = (edges[:-1].tolist(), (edges[1:] - 1).tolist(), counts, reward)
-    rows = zip(*columns_of_bins, expected, shares, strict=True)
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    choices = np.array([(place, one) for place, _, one in taken or () if one is not None], int)
+    if len(choices):
+        n_taken = np.histogram(choices[:, 0], edges)[0]
+        shares = _mean(np.histogram(choices[:, 0], edges, weights=choices[:, 1])[0], n_taken)
+    spread = _spread(edges, numbers, measured)
+    return [
+        place
+        | {
+            "n_measured": int(n[i]),
+            "reward": reward[i],
+            "expected": expected[i],
+            "explored": shares[i],
+            "parts": parts[i],
+            "spread": spread[i],
+        }
+        for i, place in enumerate(bins.places())
+    ]
+
+
+def _spread(edges: Ints, numbers: Ints, measured: Measured) -> list[list[float] | None]:
+    """Return quantiles of trajectories' mean rewards in each bin; None where these are too few."""
+    found: list[list[float] | None] = [None] * (len(edges) - 1)
+    if len(np.unique(measured.trajectory)) < LEAST_SPREAD:
+        return found
+    place = np.searchsorted(edges, numbers, "right") - 1
+    width = int(measured.trajectory.max()) + 1
+    pairs, whose = np.unique(place * width + measured.trajectory, return_inverse=True)
+    means = np.bincount(whose, measured.value) / np.bincount(whose, measured.n_rounds)
+    starts = np.searchsorted(pairs // width, np.arange(len(edges)))
+    for i, (start, stop) in enumerate(pairwise(starts.tolist())):
+        if stop - start >= LEAST_SPREAD:
+            found[i] = np.quantile(means[start:stop], SPREAD).tolist()
+    return found
 
 
 def _mean(sums: Floats, counts: Ints) -> list[float | None]:

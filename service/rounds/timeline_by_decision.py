@@ -167,11 +167,11 @@ class ByDecision:
         n_before = min(n_lags - 1, session.n_rounds - n_rounds)
         return min(n_before * min(session.n_trajectories, n_rounds), session.n_rounds - n_rounds)
 
-    def explored(
+    def taken(
         self, reader: Reader, session: SessionKey, first: int, last: int
-    ) -> list[tuple[int, bool]] | None:
-        """Return which rounds explored; None where rounds are no decisions."""
-        return reader.explored(session, first, last)
+    ) -> list[tuple[int, float, bool | None]]:
+        """Return number and time of each round, and whether it explored."""
+        return reader.taken(session, first, last)
 
     def arrivals(
         self, reader: Reader, session: SessionKey, first: int, last: int

@@ -231,11 +231,12 @@ class BySlot:
         """Return all: any decision may have been in these slots, or in their lags."""
         return session.n_rounds
 
-    def explored(
+    def taken(
         self, reader: Reader, session: SessionKey, first: int, last: int
-    ) -> list[tuple[int, bool]] | None:
-        """Return None."""
-        return None
+    ) -> list[tuple[int, float, bool | None]]:
+        """Return number and time of each slot; none explored."""
+        begin = self.clock.slots.begin
+        return [(slot, float(begin(slot)), None) for slot in range(first, last + 1)]
 
     def arrivals(
         self, reader: Reader, session: SessionKey, first: int, last: int

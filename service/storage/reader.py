@@ -35,6 +35,18 @@ Range = tuple[str, int, int]  # a trajectory, and its first and last round
 MeasuredRow = tuple[str, int, int, float, int, int | None]
 
 
+class ChosenArm(NamedTuple):
+    """What one decision chose."""
+
+    trajectory: str
+    round: int
+    position: int
+    at: float
+    arm: int | None
+    arm_id: str | None
+    context: bytes
+
+
 class SumsPlace(NamedTuple):
     """What kept sums are of: see `KeptSumsRow`."""
 
@@ -434,9 +446,17 @@ class Reader(ABC):
         """
         return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
 
-    def explored(self, key: SessionKey, first: int, last: int) -> list[tuple[int, bool]]:
-        """Return position, and whether it explored, of each choice at positions first..last."""
-        return self._all(*self._window("explored", key, first, last))
+    def taken(self, key: SessionKey, first: int, last: int) -> list[tuple[int, float, bool | None]]:
+        """Return position, time, and whether it explored, of each round at positions first..last.
+
+        A round without action has None.
+        """
+        return self._all(*self._window("taken", key, first, last))
+
+    def chosen(self, key: SessionKey, first: int, last: int) -> Iterator[ChosenArm]:
+        """Iterate over the decisions at positions first..last, by trajectory and round."""
+        rows = self._each(*self._window("chosen", key, first, last))
+        return (ChosenArm(*row) for row in rows)
 
     def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
         """Return of each measurement at positions first..last how long it took, and if it was late.

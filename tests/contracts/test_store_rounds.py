@@ -206,7 +206,10 @@ def test_a_window_has_the_rounds_of_all_its_trajectories(store: Store) -> None:
             *(("b", 2, 2), ("b", 3, 3)),
         ]
         assert [row[:3] for row in reader.window_measurements(S1, 11, 11, 1, 7)] == [("a", 4, 4)]
-        assert reader.explored(S1, 5, 7) == [(5, False), (6, False), (7, False)]
+        taken = reader.taken(S1, 5, 7)
+        assert [(one[0], one[2]) for one in taken] == [(5, False), (6, False), (7, False)]
+        chosen = [one[:3] for one in reader.chosen(S1, 7, 9)]
+        assert chosen == [("", 3, 7), ("a", 3, 8), ("b", 3, 9)]
 
 
 def test_a_history_takes_as_many_statements_for_one_trajectory_as_for_many(

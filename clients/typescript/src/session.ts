@@ -103,6 +103,11 @@ export class Session {
     return this.#get("credit/features", query);
   }
 
+  /** How often each arm was chosen in the session's last decisions, and what it earned. */
+  creditByArm(query: Query<"get_arms"> = {}): Promise<Schemas["CreditByArmAnswer"]> {
+    return this.#get("credit/arms", query);
+  }
+
   /** What the agent earns beside its control group, a round. */
   lift(query: Query<"get_lift"> = {}): Promise<Schemas["LiftAnswer"]> {
     return this.#get("lift", query);

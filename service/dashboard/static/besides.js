@@ -7,7 +7,7 @@ export function besidesCard() {
   const show = (fit, session) => {
     node.hidden = !fit.effects && !fit.levels
     if (node.hidden) return
-    node.replaceChildren(make("h2", {}, "What moves the reward besides"),
+    node.replaceChildren(make("h3", {}, "What moves the reward besides"),
       ...(fit.effects ? [effectsTable(fit.effects, session.options.covariates ?? [])] : []),
       ...(fit.levels ? [make("p", {}, levels(fit.levels))] : []))
   }

@@ -1,8 +1,9 @@
-// Plots on uPlot: lines over rounds or lags, bars over lags or features, and their PNG and CSV.
+// Plots on uPlot: lines, bands and stacks over times, rounds or lags, bars over lags or features;
+// each is read by pointer or arrow keys, and saved as PNG or CSV.
 
 import uPlot from "/dashboard/vendor/uplot.js"
 
-import { make } from "./dom.js"
+import { make, number } from "./dom.js"
 
 const HEIGHT = 240
 const MOST_LETTERS = 14 // of a label under an axis
@@ -22,18 +23,38 @@ function wholeNumbers(labels, room) {
   }
 }
 
+const DAY = 86400
+const clock = (options, at) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options }).format(new Date(1000 * at))
+
+// A time of UTC in words: a date, and the time of day where steps are shorter than a day.
+export function dated(at, step = DAY) {
+  const day = clock({ day: "numeric", month: "short", year: "numeric" }, at)
+  return step >= DAY ? day : `${day}, ${clock({ hour: "2-digit", minute: "2-digit" }, at)} UTC`
+}
+
+function onAxis(at, step) {
+  if (step >= 28 * DAY) return clock({ month: "short", year: "numeric" }, at)
+  return clock(step >= DAY ? { day: "numeric", month: "short" } : { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }, at)
+}
+
+export const TIME = "time (UTC)" // the label of an axis of times
+
 function axes(x, y, labels) {
   const style = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } }
-  const isLong = labels?.some(label => label.length > 3)
-  const below = labels ? { ...wholeNumbers(labels, isLong ? 26 : 40), ...(isLong ? { rotate: -40, size: 84 } : {}) } : {}
+  const isLong = labels?.length > 6 && labels.some(label => label.length > 3)
+  let below = labels ? { ...wholeNumbers(labels, isLong ? 26 : 40), ...(isLong ? { rotate: -40, size: 84 } : {}) }
+    : { values: (_, splits) => splits.map(value => (Number.isInteger(value) ? number(value) : "")) }
+  if (x === TIME) below = { space: 90, values: (_, splits, __, ___, step) => splits.map(at => onAxis(at, step)) }
   return [{ ...style, label: x, ...below }, { ...style, label: y, size: 60 }]
 }
 
 function options(host, x, y, series, labels, more = {}) {
-  const value = labels ? { value: (_, at) => labels[at] ?? at } : {}
+  const isTime = x === TIME
   return {
-    width: Math.max(260, host.clientWidth), height: HEIGHT, scales: { x: { time: false } },
-    axes: axes(x, y, labels), series: [{ label: x, ...value }, ...series], ...more,
+    width: Math.max(260, host.clientWidth), height: HEIGHT, legend: { show: false },
+    tzDate: at => uPlot.tzDate(new Date(1000 * at), "UTC"),
+    axes: axes(x, y, labels), series: [{ label: x }, ...series], ...more,
+    scales: { ...more.scales, x: { ...more.scales?.x, time: isTime } },
   }
 }
 
@@ -60,7 +81,39 @@ export function bandOver(x, y) {
   ], undefined, { bands: [{ series: [3, 2], fill: color("--band") }] }), columns, host)
 }
 
-const TONES = ["--one", "--two", "--three", "--four"]
+export const TONES = ["--one", "--two", "--three", "--four", "--five", "--six", "--seven", "--eight"]
+
+// Layers on each other, from the lowest, that add up; and a line, where `looks` has one more with
+// `isLine`. Columns are [xs, ...layers, line]. The top layer may take away; from another one that
+// is below 0 somewhere, its least goes to the lowest, so that layers do not cover each other.
+export function stack(x, y, looks, range) {
+  const layers = looks.filter(look => !look.isLine)
+  return host => columns => {
+    const parts = columns.slice(1, 1 + layers.length).map(column => [...column])
+    for (const part of parts.slice(1, -1)) {
+      const least = Math.min(0, ...part)
+      part.forEach((one, i) => {
+        if (one === null) return
+        part[i] = one - least
+        parts[0][i] += least
+      })
+    }
+    const sums = parts.map((_, n) => columns[0].map((_, i) => (parts[0][i] === null ? null
+      : parts.slice(0, n + 1).reduce((sum, part) => sum + part[i], 0))))
+    const fill = look => `${color(look.color)}${look.isStrong ? "b0" : "66"}`
+    const plot = new uPlot(options(host, x, y, [
+      ...layers.map((look, i) => ({
+        label: look.label, stroke: color(look.color), width: 1, points: { show: false },
+        ...(i ? {} : { fill: fill(look), fillTo: plot => Math.max(0, plot.scales.y.min) }),
+      })),
+      ...looks.filter(look => look.isLine).map(look => ({ label: look.label, stroke: color(look.color), width: 1.3, points: { show: columns[0].length < 3 } })),
+    ], undefined, {
+      bands: layers.slice(1).map((look, i) => ({ series: [i + 2, i + 1], fill: fill(look) })), scales: range ? { y: { range } } : {},
+    }), [columns[0], ...sums, ...columns.slice(1 + layers.length)], host)
+    plot.told = columns
+    return plot
+  }
+}
 
 // A line a feature, each in a band where there are any: columns are [xs, ...values, ...lows, ...highs].
 export function profileLines(x, y, names) {
@@ -168,32 +221,69 @@ function save(name, blob) {
 
 const cell = value => (/[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value)
 
-// A titled plot that can be redrawn and saved. `draw` comes from `lines` or `barsOver`.
+// A titled plot that can be redrawn, read and saved. `draw` comes from `lines`, `stack` or another
+// one above. Without points there is no plot, and `say` tells why.
 export function plotCard(title, name, heads, draw, note = "") {
-  const host = make("div", { class: "plot", role: "img", "aria-label": title })
-  const words = make("p", { class: "soft" }, note)
-  let plot = null, shown = null
-  const redraw = (columns, labels) => {
-    shown = [columns, labels]
+  const host = make("div", { class: "plot", role: "img", tabindex: "0", "aria-label": `${title}. Left and right read its points.` })
+  const words = make("p", { class: "soft" }, note), reading = make("p", { class: "reading", "aria-live": "polite" })
+  let plot = null, shown = null, at = 0, isTouched = false
+  const redraw = (columns, labels, other) => {
+    shown = [columns, labels, other]
+    const asked = other ?? { draw, heads }
     plot?.destroy()
-    plot = columns[0].length ? draw(host)(columns, labels) : null
-    for (const button of buttons) button.disabled = plot === null
+    plot = columns[0].length ? asked.draw(host)(columns, labels) : null
+    for (const part of [host, reading, tools]) part.hidden = plot === null
+    if (plot === null) return
+    plot.hooks.setCursor = [() => {
+      if (plot.cursor.idx === null || plot.cursor.left < 0) return
+      isTouched = true
+      read(plot.cursor.idx)
+    }]
+    at = isTouched ? Math.min(at, columns[0].length - 1) : columns[0].length - 1
+    read(at)
   }
+  const read = i => {
+    at = i
+    const [columns, labels] = shown, told = plot.told ?? columns, x = columns[0][i]
+    const step = columns[0].length > 1 ? columns[0][1] - columns[0][0] : DAY
+    const where = plot.series[0].label === TIME ? dated(x, step) : labels?.[x] ?? `${plot.series[0].label} ${number(x)}`
+    const parts = plot.series.slice(1).map((one, n) => [one, told[n + 1]?.[i]]).filter(([, value]) => value !== null && value !== undefined)
+    reading.replaceChildren(make("b", {}, `${where}: `), ...parts.flatMap(([one, value], n) => [
+      ...(n ? [", "] : []), ...(one.stroke ? [swatch(one)] : []), `${one.label} ${number(value)}`]))
+  }
+  const swatch = one => {
+    const stroke = typeof one.stroke === "function" ? one.stroke(plot) : one.stroke
+    const mark = make("span", { class: "swatch", "aria-hidden": "true" })
+    mark.style.background = stroke
+    mark.hidden = stroke === "transparent"
+    return mark
+  }
+  host.addEventListener("keydown", event => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
+    if (!by || plot === null) return
+    event.preventDefault()
+    const i = Math.max(0, Math.min(shown[0][0].length - 1, at + by))
+    isTouched = true
+    read(i)
+    plot.setCursor({ left: plot.valToPos(shown[0][0][i], "x"), top: 10 }, false)
+  })
   const csv = () => {
-    const [columns, labels] = shown
-    const rows = columns[0].map((x, i) => [cell(labels?.[x] ?? String(x)), ...columns.slice(1).map(column => column[i] ?? "")].join(","))
-    save(`${name}.csv`, new Blob([[heads.slice(0, columns.length).map(cell).join(","), ...rows].join("\n")], { type: "text/csv" }))
+    const [columns, labels, other] = shown
+    const isTime = plot.series[0].label === TIME
+    const rows = columns[0].map((x, i) => [cell(isTime ? new Date(1000 * x).toISOString() : labels?.[x] ?? String(x)),
+      ...columns.slice(1).map(column => column[i] ?? "")].join(","))
+    save(`${name}.csv`, new Blob([[(other ?? { heads }).heads.slice(0, columns.length).map(cell).join(","), ...rows].join("\n")], { type: "text/csv" }))
   }
   const png = () => plot?.ctx.canvas.toBlob(blob => save(`${name}.png`, blob))
   const again = () => shown && redraw(...shown)
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again)
   new ResizeObserver(([entry]) => plot && Math.abs(entry.contentRect.width - plot.width) > 2
     && entry.contentRect.width > 0 && plot.setSize({ width: entry.contentRect.width, height: HEIGHT })).observe(host)
-  const buttons = [
-    make("button", { onclick: png, disabled: true, "aria-label": `Save ${title} as PNG` }, "PNG"),
-    make("button", { onclick: csv, disabled: true, "aria-label": `Save ${title} as CSV` }, "CSV"),
-  ]
-  const node = make("section", { class: "card" }, make("span", { class: "tools" }, ...buttons), make("h2", {}, title), host, words)
+  const tools = make("span", { class: "tools", hidden: true },
+    make("button", { onclick: png, "aria-label": `Save ${title} as PNG` }, "PNG"),
+    make("button", { onclick: csv, "aria-label": `Save ${title} as CSV` }, "CSV"))
+  host.hidden = reading.hidden = true
+  const node = make("section", { class: "card" }, tools, make("h3", {}, title), host, reading, words)
   return { node, redraw, say: text => { words.textContent = text } }
 }
 

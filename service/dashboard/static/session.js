@@ -1,20 +1,21 @@
-// One session: what it earns, what it has learned, how that came about, and what is due.
+// One session as one story: what it earns, what to do, what actions are worth and when they pay, what
+// came of it, what it chooses, and the data and fits behind it.
 
+import { advice } from "./advice.js"
 import { all, get, watch } from "./api.js"
 import { besidesCard } from "./besides.js"
-import { creditCard } from "./credit.js"
+import { cameCard, readSeries } from "./came.js"
+import { choosesCard } from "./chooses.js"
 import { dataFacts } from "./data.js"
-import { badge, features, loading, make, number, state, table, time } from "./dom.js"
-import { liftCard } from "./lift.js"
-import { barsOver, lines, plotCard, withIntervals } from "./plots.js"
-import { profilesCard } from "./profiles.js"
-import { ago, howSoon } from "./units.js"
+import { badge, features, loading, make, number, state, time } from "./dom.js"
+import { fitTable, LAST_FITS } from "./fits.js"
+import { headline } from "./headline.js"
+import { lagsCard } from "./lags.js"
+import { liftCard } from "./compared.js"
+import { worthCard } from "./worth.js"
 
-const LAST_FITS = 8
 const MOST_FITS = 500 // that the slider walks through
-const WHISKERS = "Whiskers: 95% intervals."
-const ALONE = "Whether the agent beats what you had is shown with a control group (holdout) or in a shadow only."
-const STATUS = { ok: "new estimate", zero: "no new estimate", insufficient_data: "too few data", waiting_for_rewards: "waits for rewards" }
+const ALL = { rounds: 100_000, bins: 60 }
 
 export async function showSession(main, id, signal) {
   main.replaceChildren(loading("Loading the session …"))
@@ -42,105 +43,48 @@ export async function showSession(main, id, signal) {
   watch(`${path}/changes`, onChange, page.say, signal)
 }
 
+const part = (heading, ...nodes) => make("section", { class: "part" }, make("h2", {}, heading), ...nodes)
+
 function layout(session) {
   const name = session.name || session.id
-  const title = make("h1", {}, name)
-  const status = make("p")
-  const advice = make("ul", { "aria-label": "What checks of the model find" })
-  const live = make("span", { class: "soft" })
-  const facts = make("dl", { class: "facts" })
-  const counted = session.clock ? "slot" : "round"
-  const rewards = plotCard("Reward, and what was expected of it", `${name} rewards`, [counted, "reward", "expected"],
-    lines(counted, "mean reward", [{ label: "reward", color: "--one" }, { label: "expected", color: "--two", dash: [6, 4] }]))
-  const explored = plotCard("Share of decisions that explored", `${name} explored`, ["round", "explored"],
-    lines("round", "share", [{ label: "explored", color: "--one" }], [0, 1.02]))
-  explored.node.hidden = Boolean(session.clock)
-  const lags = plotCard("Lag weights: which past rounds pay", `${name} lag weights`, ["lag", "weight", "low", "high"],
-    barsOver(ago(session.clock), "weight"))
-  const theta = plotCard("Theta: what makes a choice good", `${name} theta`, ["feature", "value", "low", "high"],
-    barsOver("feature", "value"))
-  const history = make("input", { type: "range", min: 1, value: 1, id: "fit", "aria-label": "Fit to show" })
-  const which = make("output", { for: "fit", class: "soft" })
-  lags.node.append(make("div", {}, make("label", { for: "fit" }, "How they came about: fit "), history, " ", which))
-  const fits = make("section", { class: "card wide" }, make("h2", {}, "Fits, and why"))
-  const credit = creditCard()
-  const quality = make("section", { class: "card" }, make("h2", {}, "Data"))
-  const lift = liftCard(name)
-  const beside = besidesCard()
-  const profiles = profilesCard(name, session.clock)
-  const nodes = [title, status, advice, live, facts,
-    make("div", { class: "grid" }, rewards.node, lift.node, lags.node, theta.node, profiles.node, explored.node, credit.node, beside.node, quality, fits)]
+  const status = make("span"), live = make("span", { class: "soft" })
+  const earns = make("div", { class: "card" }), todo = make("div")
+  const facts = make("dl", { class: "facts" }), quality = make("div"), fits = make("div")
+  const lift = liftCard(name), worth = worthCard(name), lags = lagsCard(name, session.clock)
+  const beside = besidesCard(), came = cameCard(name, beside.node), chooses = choosesCard(name)
+  const nodes = [
+    make("h1", {}, name), make("p", { class: "bar" }, status, live), earns, lift.node,
+    part("What to do", todo), part("What actions are worth", worth.node), part("When they pay", lags.node),
+    part("What came, and what was expected", came.node), part("What it chooses", chooses.node),
+    make("details", { class: "part" }, make("summary", {}, "Data and fits"), facts, quality, make("h3", {}, "Fits, and why"), fits),
+  ]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
-  let learned = [], labels = features(session), newest = 0, done = [], isFollowing = true
-  const showFit = i => {
-    const fit = learned[i]
-    if (!fit) return
-    const { intervals } = fit
-    which.textContent = `${i + 1} of ${learned.length}, after ${counted} ${number(fit.due)}`
-    history.setAttribute("aria-valuetext", which.textContent)
-    lags.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags))
-    theta.redraw(withIntervals(fit.theta, intervals?.theta), labels)
-    lags.say([howSoon(fit.lag_weights, session.clock), fit.reason, intervals && WHISKERS, fit.no_intervals].filter(Boolean).join(" "))
-    theta.say(intervals ? WHISKERS : "")
-    beside.show(fit, session)
-    profiles.show(fit, labels)
-  }
-  history.addEventListener("input", () => {
-    isFollowing = Number(history.value) === learned.length
-    showFit(Number(history.value) - 1)
-  })
+  let learned = [], newest = 0, done = [], findings = []
 
   const update = async (now, path, signal) => {
-    const [series, estimates, epochs] = await Promise.all([
-      get(`${path}/series`, { rounds: 2000, bins: 100 }, signal), all(`${path}/estimates`, { cursor: newest }, signal),
-      all(`${path}/epochs`, { cursor: newest }, signal), credit.update(now, path, signal), lift.update(now, path, signal),
+    const [series, arms, compared, estimates, epochs] = await Promise.all([
+      readSeries(path, now, signal), get(`${path}/credit/arms`, { ...ALL, by: "time" }, signal), lift.update(now, path, signal),
+      all(`${path}/estimates`, { cursor: newest }, signal), all(`${path}/epochs`, { cursor: newest }, signal),
     ])
-    labels = features(now)
+    const shares = series.by === "time" ? arms : await get(`${path}/credit/arms`, { ...ALL, by: series.by }, signal)
+    newest = estimates.at(-1)?.number ?? newest
+    findings = estimates.filter(fit => fit.findings).at(-1)?.findings ?? findings
+    learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
+    done = [...done, ...estimates.filter(fit => fit.status !== "skipped")].slice(-LAST_FITS)
+    const to_come = epochs.filter(epoch => !epoch.at), last = done.at(-1), estimate = learned.at(-1)
     status.replaceChildren(badge(state(now, series.alarm)))
+    earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms, series, epochs: to_come }))
+    todo.replaceChildren(advice({ session: now, lift: compared, series, findings, failed: last?.status === "failed" ? last.reason : null }))
+    lags.update(learned, features(now))
+    if (estimate) beside.show(estimate, now)
+    chooses.update(now, shares, series.by)
     facts.replaceChildren(...Object.entries({
       algorithm: now.algorithm, rounds: number(now.n_rounds), trajectories: number(now.n_trajectories), features: number(now.dim),
       horizon: number(now.horizon), "model version": number(now.model_version), made: time(now.created_at), id: now.id,
     }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
-    drawRewards(rewards, explored, series, now)
-    newest = estimates.at(-1)?.number ?? newest
-    const checked = estimates.filter(fit => fit.findings).at(-1)
-    if (checked) advice.replaceChildren(...checked.findings.map(found => make("li", {}, found.message)))
-    learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
-    history.max = Math.max(1, learned.length)
-    history.disabled = learned.length < 2
-    if (learned.length === 0) {
-      lags.say("Nothing has been learned yet: the session explores until a fit finds a direction.")
-      theta.say("Nothing has been learned yet.")
-      which.textContent = "none yet"
-    } else if (isFollowing) {
-      history.value = learned.length
-      showFit(learned.length - 1)
-    }
-    done = [...done, ...estimates.filter(fit => fit.status !== "skipped")].slice(-LAST_FITS)
-    fits.replaceChildren(fits.firstChild, fitTable([...done, ...epochs.filter(epoch => !epoch.at)], counted))
-    quality.replaceChildren(quality.firstChild, dataFacts(now, series))
+    quality.replaceChildren(dataFacts(now, series))
+    fits.replaceChildren(fitTable([...done, ...to_come], now.clock ? "slot" : "round"))
+    await Promise.all([worth.update(now, path, signal, arms), came.update(now, path, signal, series)])
   }
   return { nodes, update, say }
-}
-
-function drawRewards(rewards, explored, { items, reason }, session) {
-  const middle = items.map(item => (item.first_round + item.last_round) / 2)
-  const wanted = ["reward", "expected"].map(name => items.map(item => item[name]))
-  rewards.redraw([middle, ...wanted])
-  explored.redraw([middle, items.map(item => item.explored)])
-  const alone = session.holdout || session.clock || session.mode === "shadow" || session.deciding === "none" ? "" : ALONE
-  if (items.length === 0) rewards.say("No round yet.")
-  else if (items.every(item => item.reward === null)) rewards.say("No reward yet. Rewards may come at any time.")
-  else rewards.say([items.every(item => item.expected === null)
-    ? reason || "No estimate is in use, so nothing is expected." : "Dashed: what the estimate in use expects of the same choices.", alone].join(" "))
-}
-
-function fitTable(epochs, counted) {
-  const last = epochs.slice(-LAST_FITS).reverse()
-  if (last.length === 0) return make("p", { class: "soft" }, "No fit yet, and none is due.")
-  return table("Fits, newest first", [
-    ["epoch", row => number(row.epoch), true], ["status", row => STATUS[row.status] || row.status],
-    [`due after ${counted} of the session`, row => number(row.window.due), true], ["why", row => row.reason || row.due_reason || ""],
-    ["at", row => time(row.at || row.due_at)],
-  ], last)
 }

@@ -1,14 +1,14 @@
-// All sessions: search, state in words, a sparkline of the last rewards, and which to compare.
+// All sessions: state in words, what each gains, its findings and age; search, and which to compare.
 
 import { all, get } from "./api.js"
 import { MOST_COMPARED } from "./compare.js"
-import { announce, badge, loading, make, notice, number, state } from "./dom.js"
+import { announce, badge, duration, loading, make, notice, number, state } from "./dom.js"
 import { sparkline } from "./plots.js"
 
 const SPARK = { rounds: 400, bins: 40, brief: true }
-const HEADS = ["compare", "name", "state", "algorithm", "rounds", "trajectories", "last rewards"]
+const HEADS = ["compare", "name", "state", "gain", "findings", "rounds", "last rewards", "age"]
 const SLICE = 60 // rows drawn at once
-const NUMBERS = ["rounds", "trajectories"]
+const NUMBERS = ["rounds"]
 
 export async function showSessions(main, signal) {
   main.replaceChildren(loading("Loading the sessions …"))
@@ -28,7 +28,7 @@ export async function showSessions(main, signal) {
   const list = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Sessions" },
     make("table", { class: "sessions" }, make("thead", {}, make("tr", {}, ...HEADS.map(head =>
       make("th", { scope: "col", class: NUMBERS.includes(head) ? "number" : null }, head)))), body))
-  const chosen = new Set()
+  const chosen = new Set(), drawn = new Map()
   const isFull = () => chosen.size >= MOST_COMPARED
   const choose = (box, id) => {
     if (box.checked) chosen.add(id)
@@ -40,7 +40,7 @@ export async function showSessions(main, signal) {
   const seen = new IntersectionObserver(entries => entries.filter(entry => entry.isIntersecting).forEach(entry => {
     seen.unobserve(entry.target)
     if (entry.target === rest) more()
-    else spark(entry.target, signal)
+    else fill(drawn.get(entry.target), entry.target, signal)
   }), { rootMargin: "200px" })
   const rows = sessions.map(session => {
     const words = state(session)
@@ -52,9 +52,10 @@ export async function showSessions(main, signal) {
     const canvas = make("canvas", { class: "spark", "data-id": session.id, "aria-hidden": "true" })
     row.box = make("input", { type: "checkbox", "aria-label": `Compare ${title}`, disabled: isFull(), onchange: () => choose(row.box, session.id) })
     row.node = make("tr", {}, make("td", {}, row.box), make("td", {}, make("a", { href: `#/sessions/${session.id}` }, title)),
-      make("td", {}, badge(words)), make("td", {}, session.algorithm),
-      make("td", { class: "number" }, number(session.n_rounds)), make("td", { class: "number" }, number(session.n_trajectories)),
-      make("td", {}, canvas))
+      make("td", {}, badge(words)), row.gain = make("td"), row.found = make("td"),
+      make("td", { class: "number" }, number(session.n_rounds)), make("td", {}, canvas),
+      make("td", {}, duration((Date.now() - new Date(session.created_at)) / 1000)))
+    drawn.set(canvas, row)
     seen.observe(canvas)
   }
   // rows are drawn as the reader comes to them: a browser takes seconds to lay out a thousand
@@ -84,9 +85,28 @@ export async function showSessions(main, signal) {
   filter()
 }
 
-async function spark(canvas, signal) {
+// What a row shows of a session beyond its settings, once the reader sees the row.
+async function fill({ session, gain, found }, canvas, signal) {
+  const path = `/v1/sessions/${session.id}`
   try {
-    const { items } = await get(`/v1/sessions/${canvas.dataset.id}/series`, SPARK, signal)
+    const [{ items }, estimate, compared] = await Promise.all([
+      get(`${path}/series`, SPARK, signal), get(`${path}/estimate`, {}, signal), session.holdout ? get(`${path}/lift`, {}, signal) : null,
+    ])
     sparkline(canvas, items.map(item => item.reward))
+    gain.textContent = gained(session, estimate, compared)
+    found.textContent = estimate.findings.length ? `${estimate.findings.length} to read` : "none"
+    found.title = estimate.findings.map(one => one.message).join("\n")
+    if (estimate.findings.length) found.classList.add("error")
   } catch { /* the row says enough without it */ }
+}
+
+function gained(session, estimate, compared) {
+  const signed = value => (value > 0 ? `+${number(value)}` : number(value))
+  if (compared?.lift) {
+    const { difference, low, high } = compared.lift
+    return `${signed(difference)} over control${low > 0 || high < 0 ? "" : ", not decided"}`
+  }
+  if (compared) return "over control: not known yet"
+  if (estimate.gain?.over_chance) return `${signed(estimate.gain.over_chance.value)} over chance`
+  return session.n_rounds ? "no control group" : "no round yet"
 }

@@ -71,12 +71,20 @@ select count(*) - count(following), max(following) from (
             order by m.first_round desc limit 1), 0)
 ) unmeasured
 
--- name: explored
--- position, and whether the arm was explored, of each choice
-select d.position, d.explored from {spans} w cross join decisions d
+-- name: taken
+-- position, time, and whether the arm was explored, of each round; null of one without action
+select d.position, d.at, case when d.arm is not null then d.explored end
+from {spans} w cross join decisions d
 where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
-    and d.round between w.first and w.last and d.arm is not null
+    and d.round between w.first and w.last
 order by d.position
+
+-- name: chosen
+select d.trajectory, d.round, d.position, d.at, d.arm, d.arm_id, d.context
+from {spans} w cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+    and d.round between w.first and w.last
+order by d.trajectory, d.round, d.number
 
 -- name: arrivals
 -- of each measurement within the rounds: seconds from the decision of its last round until it came,

@@ -96,6 +96,70 @@ async def test_arrivals_say_which_values_are_late(serve: Serve) -> None:
         assert (brief["items"][0]["reward"], brief["items"][0]["explored"]) == (1.0, None)
 
 
+async def test_parts_add_up_to_what_is_expected(serve: Serve) -> None:
+    """Of 12 users with levels two apart, a covariate worth 3, and a trend."""
+    options = {"levels": True, "covariates": ["noise"], "trend": True}
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", refit="blocking", options=options)
+        rng = np.random.default_rng(1)
+        for user in range(12):
+            shown, noise = rng.uniform(-1, 1, (30, 2)), rng.normal(size=30)
+            rewards = 2.0 * user + 3 * noise + shown[:, 0] + 0.1 * np.arange(30)
+            log = {"contexts": shown.tolist(), "rewards": rewards.tolist()}
+            log |= {"trajectory": f"u{user:02}", "covariates": {"noise": noise.tolist()}}
+            await client.post(f"/v1/sessions/{session}/history", json=log)
+        await client.decide(session, trajectory="u00")
+        path = f"/v1/sessions/{session}/series?by=round&bins=30"
+        whole = (await client.read(path))["items"]
+        assert [item["last_round"] for item in whole] == [*range(1, 31)]
+        for item in whole:
+            assert sum(item["parts"].values()) == pytest.approx(item["expected"])
+            assert item["expected"] == pytest.approx(item["reward"], abs=0.2)
+            assert item["n_measured"] == 12
+            low, high = item["spread"]
+            assert high - low > 10
+        one = (await client.read(f"{path}&trajectory=u11"))["items"]
+        [level] = {round(item["parts"]["levels"], 9) for item in one}  # the same in all rounds
+        assert one[0]["parts"]["base"] + level == pytest.approx(22.0, abs=0.5)
+        assert {item["spread"] for item in one} == {None}
+
+
+async def test_bins_of_time_are_slots_or_whole_multiples(serve: Serve) -> None:
+    async with serve() as client:
+        clock = {"slot_seconds": 86400, "start": "2026-06-01T00:00:00Z"}
+        session = await client.create(algorithm="anytime", clock=clock)
+        for day in range(1, 29):
+            await client.decide(session, at=f"2026-06-{day:02}T08:00:00Z")
+        path = f"/v1/sessions/{session}/series?by=time&bins"
+        by_day = await client.read(f"{path}=30")
+        assert (by_day["bin_seconds"], len(by_day["items"])) == (86400, 28)
+        assert by_day["items"][-1]["at"] == "2026-06-28T00:00:00.000000Z"
+        by_week = await client.read(f"{path}=6")
+        assert (by_week["bin_seconds"], len(by_week["items"])) == (7 * 86400, 4)
+        assert by_week["items"][1]["at"] == "2026-06-08T00:00:00.000000Z"
+        assert (by_week["items"][1]["first_round"], by_week["items"][1]["last_round"]) == (8, 14)
+
+
+async def test_credit_by_arm_is_that_of_its_decisions(serve: Serve) -> None:
+    async with serve() as client:
+        session = await learned(client, [""])
+        listed = (await client.read(f"/v1/sessions/{session}/credit?limit=1000"))["items"]
+        arms = await client.read(f"/v1/sessions/{session}/credit/arms?bins=4")
+        assert sum(arm["n"] for arm in arms["items"]) == len(listed)
+        for arm in arms["items"]:
+            own = [item for item in listed if item["arm"] == arm["arm"]]
+            assert arm["n"] == len(own)
+            for name in ("earned", "to_come"):
+                assert arm[name] == pytest.approx(sum(item[name] for item in own), abs=1e-9)
+            assert arm["at_once"] + arm["later"] == pytest.approx(arm["earned"] + arm["to_come"])
+        assert np.sum([arm["shares"] for arm in arms["items"]], axis=0) == pytest.approx(1.0)
+        assert len(arms["bins"]) == 4
+        voided = listed[0]
+        await client.post(f"/v1/sessions/{session}/decisions/{voided['event_id']}/void", json={})
+        again = await client.read(f"/v1/sessions/{session}/credit/arms")
+        assert sum(arm["n"] for arm in again["items"]) == len(listed) - 1
+
+
 async def test_what_one_answer_reads_is_bounded(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,8 +73,8 @@ def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
     page.get_by_role("link", name="newsletter").click()
     page.get_by_text("decides by what it learned").wait_for()
     page.get_by_text("Live: this page follows the session.").wait_for()
-    page.locator(".uplot").nth(3).wait_for()
-    assert "earned so far" in page.inner_text("main")
+    page.locator(".uplot").nth(1).wait_for()
+    assert "still to come" in page.inner_text("main")
     assert serious(page) == []
 
 
@@ -86,7 +86,7 @@ def test_it_fits_a_phone_and_is_reached_by_keyboard(page: Page, url: str) -> Non
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.get_by_role("link", name="newsletter").focus()
     page.keyboard.press("Enter")
-    page.locator(".uplot").nth(3).wait_for()
+    page.locator(".uplot").nth(1).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -105,7 +105,7 @@ def test_the_fits_can_be_walked_through_and_saved(page: Page, url: str) -> None:
     page.goto(url)
     page.get_by_role("link", name="newsletter").click()
     slider = page.get_by_label("Fit to show")
-    page.locator(".uplot").nth(3).wait_for()
+    page.locator(".uplot").nth(1).wait_for()
     newest = page.locator("output").inner_text()
     slider.focus()
     page.keyboard.press("Home")
@@ -116,13 +116,13 @@ def test_the_fits_can_be_walked_through_and_saved(page: Page, url: str) -> None:
     assert rows[0].startswith("lag,weight")
     assert csv.value.suggested_filename == "newsletter lag weights.csv"
     with page.expect_download() as png:
-        page.get_by_role("button", name="Save Reward, and what was expected of it as PNG").click()
+        page.get_by_role("button", name="Save What came, and what it is made of as PNG").click()
     assert Path(png.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
 def test_intervals_are_whiskers_around_the_weights(page: Page, url: str) -> None:
     page.goto(f"{url}/#/sessions/logged")
-    page.get_by_text("Whiskers: 95% intervals.").first.wait_for()
+    page.get_by_text("Whiskers: 95% intervals.").wait_for()
     with page.expect_download() as csv:
         page.get_by_role("button", name="Save Lag weights: which past rounds pay as CSV").click()
     rows = [line.split(",") for line in Path(csv.value.path()).read_text().splitlines()]
@@ -139,24 +139,20 @@ def test_what_moves_the_reward_besides_is_listed(page: Page, url: str) -> None:
     assert "season 7, harmonic 1" in effects.inner_text()
     assert serious(page) == []
     page.goto(f"{url}/#/sessions/logged")
-    page.get_by_text("Whiskers: 95% intervals.").first.wait_for()
+    page.get_by_text("Whiskers: 95% intervals.").wait_for()
     assert not page.get_by_role("heading", name="What moves the reward besides").is_visible()
 
 
-def test_theta_has_the_names_of_features_and_a_page_the_name_of_its_session(
-    page: Page, url: str
-) -> None:
+def test_features_have_their_names_and_a_page_the_name_of_its_session(page: Page, url: str) -> None:
     page.goto(f"{url}/#/sessions/{quote('named / shop', safe='')}")
-    page.locator(".uplot").nth(3).wait_for()
+    page.locator(".uplot").nth(1).wait_for()
     assert page.get_by_role("heading", level=1).inner_text() == "named / shop"
+    rows = page.get_by_role("table", name="Credit by feature").locator("tbody tr")
+    names = [row.split("\t")[0] for row in rows.all_inner_texts()]
+    assert names == ["price", "a feature with a long name"]
+    assert "came after the next round had begun" not in page.inner_text("main")
+    page.get_by_text("Data and fits").click()
     assert "came after the next round had begun" in page.inner_text("main")
-    with page.expect_download() as csv:
-        page.get_by_role("button", name="Save Theta: what makes a choice good as CSV").click()
-    rows = Path(csv.value.path()).read_text().splitlines()
-    assert [row.split(",")[0] for row in rows] == [
-        *("feature", "price"),
-        "a feature with a long name",
-    ]
 
 
 def test_sessions_are_compared(page: Page, url: str) -> None:

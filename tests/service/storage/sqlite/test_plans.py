@@ -19,7 +19,8 @@ READS: dict[str, Callable[..., Any]] = {
     "new measurements": lambda reader, key, first, last: list(
         reader.measurements_after(key, first - 1, last)
     ),
-    "explored": lambda reader, *place: reader.explored(*place),
+    "taken": lambda reader, *place: reader.taken(*place),
+    "chosen": lambda reader, *place: list(reader.chosen(*place)),
     "arrivals": lambda reader, *place: reader.arrivals(*place),
 }
 

@@ -2,32 +2,37 @@
 
 import { get } from "./api.js"
 import { make, number, table } from "./dom.js"
-import { bandOver, plotCard } from "./plots.js"
+import { bandOver, plotCard, TIME } from "./plots.js"
 
 const percent = share => `${(100 * share).toFixed(1)}%`
 
 export function liftCard(name) {
   const card = plotCard("Lift: what the agent adds a round", `${name} lift`, ["rounds", "lift", "low", "high"],
     bandOver("measured rounds", "lift"))
-  const groups = make("div"), shadow = make("p", { class: "soft" }), alarm = make("p", { class: "error", role: "alert" })
-  card.node.append(groups, shadow, alarm)
+  card.node.classList.add("part")
+  const groups = make("div"), shadow = make("p", { class: "soft" })
+  card.node.append(groups, shadow)
   card.node.hidden = true
   const update = async (session, path, signal) => {
     card.node.hidden = !session.holdout && session.mode !== "shadow"
-    if (card.node.hidden) return
-    const [lift, watched] = await Promise.all([get(`${path}/lift`, {}, signal), get(`${path}/shadow`, {}, signal)])
+    if (card.node.hidden) return null
+    const [first, watched] = await Promise.all([get(`${path}/lift`, {}, signal), get(`${path}/shadow`, {}, signal)])
+    const effect = Math.abs(first.lift?.difference ?? 0)
+    const lift = effect ? await get(`${path}/lift`, { effect }, signal) : first // for how long it takes to be known
     drawLift(card, lift)
     groups.replaceChildren(...(session.holdout ? [groupTable(lift)] : []))
     shadow.textContent = watched.n_rounds ? said(watched) : ""
-    alarm.textContent = session.guard === "tripped"
-      ? "The guard has tripped: the agent earned less than control, whose policy plays alone until the guard is armed again." : ""
+    return lift
   }
   return { node: card.node, update }
 }
 
 function drawLift(card, { lift, reason, points }) {
-  const columns = ["n_rounds", "difference", "low", "high"].map(name => points.map(point => point[name]))
-  card.redraw(points.length ? columns : [[], [], [], []])
+  const columns = ["difference", "low", "high"].map(name => points.map(point => point[name]))
+  const times = points.map(point => new Date(point.at) / 1000)
+  const isTimed = times.at(-1) - times[0] > 86400 // else dates tell nothing
+  const timed = { draw: bandOver(TIME, "lift"), heads: ["at", "lift", "low", "high"] }
+  card.redraw(points.length ? [isTimed ? times : points.map(point => point.n_rounds), ...columns] : [[]], undefined, isTimed ? timed : undefined)
   card.say(lift === null ? `No lift yet: ${reason}.`
     : `${number(lift.difference)} a round, ${number(lift.low)} to ${number(lift.high)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.`)
 }

@@ -1,0 +1,77 @@
+"""Bins of a session's rounds: equally many of the session, of each trajectory, or equal times."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from fastapi import Query
+
+from clients.sdk.answers import By
+from lhb_engine.history import Floats, Ints
+from service.api.answer_models import timestamp
+
+BY: By = Query(
+    "position",
+    description="equally many rounds of the session, equally many of each trajectory (users side "
+    "by side), or equal times",
+)
+DAY = 86_400
+WIDTHS = (1, 60, 300, 900, 3600, 6 * 3600, DAY, 7 * DAY, 28 * DAY, 364 * DAY)  # in seconds
+
+
+class Bins(NamedTuple):
+    """Consecutive bins; a number is a round of the session, or of its trajectory.
+
+    `begins` is when each bin begins, in Unix seconds, and `seconds` the width of bins of time.
+    """
+
+    edges: Ints  # (n + 1,): first number of each bin, and the one after the last
+    begins: Sequence[float | None]
+    seconds: int | None = None
+
+    def places(self) -> list[dict[str, Any]]:
+        """Return where each bin is, as its answer says."""
+        ends = zip(pairwise(self.edges.tolist()), self.begins, strict=True)
+        return [{"first_round": a, "last_round": b - 1, "at": timestamp(at)} for (a, b), at in ends]
+
+
+def of_numbers(first: int, last: int, n: int, times: Floats | None = None) -> Bins:
+    """Cut numbers first..last into at most n bins; `times` are those of each number, if known."""
+    edges = np.unique(np.linspace(first, last + 1, n + 1).astype(np.int64))
+    if times is None:
+        return Bins(edges, [None] * (len(edges) - 1))
+    return Bins(edges, times[edges[:-1] - first].tolist())
+
+
+def of_times(first: int, times: Floats, n: int, slot: int | None, start: int = 0) -> Bins:
+    """Cut numbers from `first` on, of these times in order, into at most n bins of equal times.
+
+    A bin is as wide as the first of `WIDTHS`, or of slots, that allows it. Bins without a round
+    are left out.
+    """
+    span = times[-1] - times[0]
+    width = int(next((w for w in _widths(slot) if span / w < n - 1), max(1.0, span)))
+    numbers = np.floor((times - start) / width)
+    begins, starts = np.unique(numbers, return_index=True)
+    edges = np.append(first + starts, first + len(times)).astype(np.int64)
+    return Bins(edges, (start + width * begins).tolist(), width)
+
+
+def _widths(slot: int | None) -> list[int]:
+    if slot is None:
+        return list(WIDTHS)
+    return [slot, *(w for w in WIDTHS if w > slot and w % slot == 0)]
+
+
+def times_of(first: int, last: int, rows: Sequence[tuple[Any, ...]]) -> Floats:
+    """Return the time of each number first..last, in order, of rows that begin with number, time.
+
+    A number without a row has the time of the one before.
+    """
+    times = np.zeros(last - first + 1)
+    for number, at, *_ in rows:
+        times[number - first] = at
+    if rows and not times[0]:
+        times[0] = min(at for _, at, *_ in rows)
+    return np.maximum.accumulate(times)

@@ -1,0 +1,42 @@
+// What it chooses: shares of arms over time, and what it would choose now.
+
+import { make, number } from "./dom.js"
+import { plotCard, stack, TONES } from "./plots.js"
+import { armName, areNamed } from "./worth.js"
+import { xName, xsOf } from "./came.js"
+
+const MOST = 7 // arms told apart
+
+export function choosesCard(name) {
+  const now = make("p"), plot = plotCard("Shares of arms over time", `${name} shares`, [], null)
+  const node = make("div", {}, now, plot.node)
+  const update = (session, arms, by) => {
+    plot.node.hidden = arms.bins.length === 0 || !areNamed(arms)
+    now.textContent = wouldChoose(session, arms)
+    if (plot.node.hidden) return
+    const place = { by }, shown = arms.items.slice(0, MOST)
+    const others = arms.bins.map((_, i) => Math.max(0, 1 - shown.reduce((sum, item) => sum + item.shares[i], 0)))
+    const hasOthers = others.some(share => share > 1e-9)
+    const looks = shown.map((item, i) => ({ label: armName(item), color: TONES[i], isStrong: true }))
+    const rows = shown.map(item => item.shares)
+    if (hasOthers) {
+      looks.push({ label: "others", color: "--line", isStrong: true })
+      rows.push(others)
+    }
+    plot.redraw([xsOf(place, arms.bins), ...rows], undefined, { draw: stack(xName(place, { clock: null }), "share", looks, [0, 1]), heads: ["at", ...looks.map(look => look.label)] })
+    plot.say(`Of ${number(arms.last_round - arms.first_round + 1)} decisions.${session.holdout ? " Those that control plays are among them." : ""}`)
+  }
+  return { node, update }
+}
+
+function wouldChoose(session, arms) {
+  if (arms.items.length === 0) return "It has chosen nothing yet."
+  if (session.deciding === "exploring") return "It explores: arms take turns until a fit finds what makes a choice good."
+  if (session.deciding === "none") return "It learns nothing, and chooses by its own rule."
+  const known = arms.items.filter(item => item.earned !== null)
+  if (!areNamed(arms)) return "What it chooses now depends on the contexts it is offered: the one with the largest worth by the features above."
+  const best = [...known].sort((a, b) => (b.at_once + b.later) / b.n - (a.at_once + a.later) / a.n)[0]
+  if (!best) return "What it would choose now is told when the lags that pay are known."
+  const choice = `Offered all of these arms, it would choose ${armName(best)} now`
+  return known.every(item => item.is_fixed) ? `${choice}.` : `${choice}, if each came with its usual context.`
+}

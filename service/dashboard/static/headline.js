@@ -1,0 +1,84 @@
+// What the session earns: a number, over what, since when, how sure, and how long until it is known.
+
+import { duration, make, number } from "./dom.js"
+import { dated } from "./plots.js"
+import { several, lagUnit } from "./units.js"
+
+const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. A session with a holdout tells."
+const NO_CONTROL_YET = "A session with a clock has no control group, so whether this beats what you had is not measured here."
+
+const signed = value => (value > 0 ? `+${number(value)}` : number(value))
+const between = (low, high) => `between ${signed(low)} and ${signed(high)}`
+const seconds = text => new Date(text).getTime() / 1000
+
+export function headline({ session, lift, estimate, arms, series, epochs }) {
+  const since = dated(seconds(session.clock?.start ?? session.created_at))
+  const unit = session.clock ? lagUnit(session.clock) : "round"
+  if (session.n_rounds === 0) return said(null, ["No round yet.", "The first decision begins the story."])
+  if (lift?.lift) return overControl(lift, series, since)
+  const waits = lift && session.holdout ? [`Over control: not known yet, for ${lift.reason}.`] : []
+  const gain = estimate?.gain?.over_chance
+  if (gain) {
+    return said(gain, [`a ${unit} over choosing by chance, since ${since}.`,
+      `By its model it is ${between(gain.low, gain.high)} with probability 95%.`, ...waits], tone(gain.low, gain.high))
+  }
+  const sums = arms.items.filter(item => item.earned !== null)
+  if (sums.length) return byCredit({ items: sums, since, estimate, series, unit }, waits.length ? waits : [session.clock ? NO_CONTROL_YET : NO_CONTROL])
+  return said(null, ["What it earns is not known yet.", arms.reason ?? "", when({ session, series, epochs }), ...waits])
+}
+
+const tone = (low, high) => (low > 0 ? "good" : high < 0 ? "bad" : "")
+
+function overControl({ lift, rounds_to_go, agent, control }, series, since) {
+  const { difference: value, low, high, ratio, level } = lift
+  const verdict = low > 0 ? "It is better than control." : high < 0 ? "It is worse than control." : "It is not decided yet."
+  const more = ratio === null ? "" : ` (${signed(100 * (ratio - 1))}%)`
+  const words = [`a round over control${more}, since ${since}.`, verdict,
+    `It is ${between(low, high)}, with probability ${number(100 * level)}% however often you look, from ${number(agent.n_rounds + control.n_rounds)} measured rounds of ${number(agent.n_units + control.n_units)} units.`]
+  if (low <= 0 && high >= 0) words.push(howLong(rounds_to_go, series))
+  return said({ value, low, high }, words, tone(low, high))
+}
+
+function howLong(rounds, { items, last_round }) {
+  if (rounds === null) return "At this pace it will not be known for a very long time: the difference is small beside the noise."
+  const first = items.find(item => item.at)
+  const pace = first ? (last_round - first.first_round + 1) / Math.max(1, Date.now() / 1000 - seconds(first.at)) : 0
+  const time = pace ? `, about ${duration(rounds / pace)} at the pace so far` : ""
+  return `If it stays as large, about ${number(Math.round(rounds))} more measured rounds decide${time}.`
+}
+
+function byCredit({ items, since, estimate, series, unit }, more) {
+  const sum = of => items.reduce((all, item) => all + of(item), 0)
+  const n = sum(item => item.n), whole = sum(item => item.earned + item.to_come)
+  const ends = items.every(item => item.in_all_interval) ? [0, 1].map(end => sum(item => item.in_all_interval[end]) / n) : null
+  return said({ value: whole / n }, [`a decision over taking no action, by its model, since ${since}.`,
+    `Its ${number(n)} decisions bring ${number(whole)} in all, of which ${number(sum(item => item.to_come))} are still to come.`,
+    ends ? `A decision brings ${between(...ends)}, with probability 95%.`
+      : `How sure this is cannot be told yet. ${estimate?.no_intervals ?? ""}`, progress(series, unit), ...more], "")
+}
+
+// Whether it became better: what actions bring in the first and in the last tenth of the history.
+function progress({ items }, unit) {
+  const known = items.filter(item => item.parts), n = Math.ceil(known.length / 10)
+  if (known.length < 10) return ""
+  const mean = some => some.reduce((sum, item) => sum + item.parts.actions, 0) / some.length
+  const [before, now] = [mean(known.slice(0, n)), mean(known.slice(-n))]
+  return `Actions brought ${signed(before)} a ${unit} at first, and ${signed(now)} of late.`
+}
+
+// When something will be known: how far the next fit is away.
+function when({ session, series, epochs }) {
+  const measured = series.items.reduce((sum, item) => sum + item.n_measured, 0)
+  if (measured === 0) return "No reward has come yet; nothing is learned without."
+  const open = epochs.find(epoch => !epoch.at)
+  const unit = session.clock ? "slot" : "round"
+  if (!open) return ""
+  const left = open.window.due - series.last_round
+  return left > 0 ? `The next fit comes after ${unit} ${number(open.window.due)}, in ${several(left, unit)}.` : "A fit is due and waits for rewards."
+}
+
+function said(number_, words, tone_ = "") {
+  const [first, ...rest] = words.filter(Boolean)
+  const figure = number_ === null ? [] : [make("strong", { class: tone_ }, signed(number_.value)), " "]
+  return [make("p", { class: "headline" }, ...figure, make("span", {}, first)), make("p", {}, rest.join(" "))]
+}

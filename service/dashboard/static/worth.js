@@ -1,0 +1,81 @@
+// What actions are worth, now and later apart: by arm and by feature, over a chosen stretch.
+
+import { get } from "./api.js"
+import { features, make, number, table } from "./dom.js"
+import { barPairs, dated, plotCard } from "./plots.js"
+
+const MOST_FEATURES = 8
+const MOST_ARMS = 12
+const STRETCHES = [100, 1000, 10_000, 100_000]
+
+const soft = words => make("p", { class: "soft" }, words)
+export const armName = item => item.arm_id ?? (item.arm === null ? "no action" : `arm ${item.arm}`)
+export const areNamed = arms => arms.items.some(item => item.arm_id !== null) || arms.items.every(item => item.is_fixed)
+
+export function worthCard(name) {
+  const words = make("p"), byArm = make("div"), byFeature = make("div")
+  const stretch = make("select", { id: "stretch" })
+  const plot = plotCard("One choice of each arm: at once and later", `${name} worth of arms`, ["arm", "at once", "later"],
+    barPairs("arm", "pays", ["at once", "later"]))
+  const node = make("div", {}, make("p", {}, make("label", { for: "stretch" }, "Of the last "), stretch), words, plot.node, byArm, byFeature)
+  let again = () => {}
+  stretch.addEventListener("change", () => again())
+  const rounds = () => Number(stretch.value || STRETCHES.at(-1))
+  const update = async (session, path, signal, arms) => {
+    const wanted = stretch.value, fits = STRETCHES.filter((n, i) => i === 0 || STRETCHES[i - 1] < session.n_rounds)
+    stretch.replaceChildren(...fits.map(n => make("option", { value: n }, `${number(Math.min(n, session.n_rounds))} decisions`)))
+    stretch.value = fits.includes(Number(wanted)) ? wanted : fits.at(-1)
+    const show = async () => {
+      const [own, parts] = await Promise.all([
+        rounds() >= session.n_rounds ? arms : get(`${path}/credit/arms`, { rounds: rounds(), by: "time" }, signal),
+        get(`${path}/credit/features`, { rounds: rounds() }, signal),
+      ])
+      stretch.parentNode.hidden = session.n_rounds === 0
+      drawArms(own, { words, plot, byArm })
+      byFeature.replaceChildren(...featureTable(parts, session))
+    }
+    again = () => show().catch(error => { if (error.name !== "AbortError") words.textContent = error.message })
+    await show()
+  }
+  return { node, update }
+}
+
+function drawArms(arms, { words, plot, byArm }) {
+  const known = arms.items.filter(item => item.earned !== null)
+  plot.node.hidden = true
+  byArm.replaceChildren()
+  if (arms.items.length === 0) words.textContent = "No decision yet."
+  else if (known.length === 0) words.textContent = `Not known yet: ${arms.reason} The next fits will tell.`
+  else if (!areNamed(arms)) words.textContent = "Arms have no ids (arm_ids), and their contexts change from round to round: what they are worth is told by feature."
+  else {
+    const rows = known.map(item => ({ ...item, now: item.at_once / item.n, then: item.later / item.n, whole: (item.at_once + item.later) / item.n }))
+      .sort((a, b) => b.whole - a.whole)
+    const shown = rows.slice(0, MOST_ARMS), best = shown[0], names = shown.map(armName)
+    const since = arms.bins[0]?.at ? `since ${dated(new Date(arms.bins[0].at) / 1000)}` : ""
+    words.textContent = `One choice of ${armName(best)} is worth ${number(best.whole)}: ${number(best.now)} at once, ${number(best.then)} later. ${best.n === 1 ? "It was chosen once" : `It was chosen ${number(best.n)} times`} ${since}.`
+    plot.node.hidden = false
+    plot.redraw([shown.map((_, i) => i), shown.map(row => row.now), shown.map(row => row.then)], names)
+    byArm.replaceChildren(table("Worth by arm", [
+      ["arm", armName], ["chosen", row => number(row.n), true], ["one: at once", row => number(row.now), true],
+      ["later", row => number(row.then), true], ["in all", row => withBand(row.whole, row.in_all_interval?.map(end => end / row.n)), true],
+      ["all of them", row => number(row.at_once + row.later), true], ["still to come", row => number(toCome(row)), true],
+    ], rows))
+  }
+}
+
+// What is left of a sum by rounding alone is nothing.
+const toCome = row => (Math.abs(row.to_come) < 1e-9 * Math.abs(row.earned) ? 0 : row.to_come)
+
+const withBand = (value, band) => (band ? `${number(value)} (${number(band[0])} to ${number(band[1])})` : number(value))
+
+function featureTable({ items, first_round, last_round }, session) {
+  if (items.length === 0) return []
+  const labels = features(session)
+  const weight = row => Math.abs(row.at_once) + Math.abs(row.later)
+  const largest = [...items].sort((a, b) => weight(b) - weight(a)).slice(0, MOST_FEATURES).sort((a, b) => a.feature - b.feature)
+  return [make("h3", {}, "By feature"), table("Credit by feature", [
+    ["feature", row => labels[row.feature]], ["at once", row => withBand(row.at_once, row.intervals?.at_once), true],
+    ["later", row => withBand(row.later, row.intervals?.later), true], ["in all", row => withBand(row.at_once + row.later, row.intervals?.in_all), true],
+    ["still to come", row => number(toCome(row)), true],
+  ], largest), soft(`Totals of ${number(last_round - first_round + 1)} decisions, beside decisions with 0 in a feature's place.${items.length > largest.length ? " Features that paid less are left out." : ""}${largest[0].intervals ? " In brackets: 95% intervals." : ""}`)]
+}

@@ -1,0 +1,106 @@
+"""The story of a session in a real Chromium: a daily mail, and a session that has nothing yet."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Page
+
+from clients.cli.demo import server
+from lhb import Client
+
+pytestmark = pytest.mark.slow
+ARMS = {"kitchen": [1.0, 0.0], "garden": [0.0, 1.0], "none": [0.0, 0.0]}
+START = datetime(2026, 6, 1, tzinfo=UTC)
+DAYS = 90
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with server(tmp_path_factory.mktemp("story") / "test.db") as address:
+        with Client(address) as client:
+            send_mails(client)
+            client.create_session("nothing yet", dim=2, horizon=4)
+        yield address
+
+
+def send_mails(client: Client) -> None:
+    """A mail a day; kitchen brings 2 today and 3 tomorrow, garden 1 tomorrow, and weeks count."""
+    clock = {"slot_seconds": 86400, "start": START.isoformat()}
+    options = {"seasonality": [{"period": 7}], "trend": True}
+    session = client.create_session(
+        "mail",
+        dim=2,
+        horizon=4,
+        features=["k", "g"],
+        clock=clock,
+        options=options,
+        refit="blocking",
+    )
+    numbers, before = random.Random(1), [0.0, 0.0]
+    for day in range(DAYS):
+        begin = START + timedelta(days=day)
+        at, forced = begin + timedelta(hours=8), numbers.randrange(3)
+        decision = session.decide([*ARMS.values()], arm_ids=[*ARMS], at=at, forced_arm=forced)
+        now = ARMS[decision.arm_id or ""]
+        caused = 2 * now[0] + 3 * before[0] + before[1]
+        value = 20 + (2 if day % 7 < 2 else 0) + 0.02 * day + caused + numbers.gauss(0, 0.5)
+        session.reward(value, interval=(begin, begin + timedelta(days=1)))
+        before = now
+
+
+def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/mail")
+    page.get_by_text("One choice of kitchen is worth").wait_for()
+    said = page.inner_text("main")
+    with Client(url) as client:
+        arms = {one["arm_id"]: one for one in client.session("mail").credit_by_arm()["items"]}
+    kitchen = arms["kitchen"]
+    worth = (kitchen["at_once"] + kitchen["later"]) / kitchen["n"]
+    assert abs(worth - 5) < 1
+    assert f"One choice of kitchen is worth {worth:.3g}" in said
+    assert "a decision over taking no action, by its model, since 1 Jun 2026." in said
+    assert "whether this beats what you had is not measured here" in said
+    assert "it would choose kitchen now" in said
+    assert "--" not in said
+    headings = [
+        one.split("\n")[0] for one in page.get_by_role("heading", level=2).all_inner_texts()
+    ]
+    assert headings == [
+        "What to do",
+        "What actions are worth",
+        "When they pay",
+        "What came, and what was expected",
+        "What it chooses",
+    ]
+
+
+def test_layers_add_up_and_are_read_by_keyboard(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/mail")
+    came = page.locator("section.card", has_text="What came, and what it is made of")
+    came.locator(".uplot").wait_for()
+    assert "29 Aug 2026" in came.inner_text()  # the newest day
+    came.locator(".plot").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "28 Aug 2026" in came.inner_text()
+    with page.expect_download() as download:
+        came.get_by_role("button", name="CSV").click()
+    head, *rows = (line.split(",") for line in download.value.path().read_text().splitlines())
+    assert head == ["at", "base", "trend", "season", "actions", "reward"]
+    with Client(url) as client:
+        items = client.session("mail").series(bins=400, by="time")["items"]
+    assert rows[0][0] == "2026-06-01T00:00:00.000Z"
+    for row, item in zip(rows, items, strict=False):
+        assert abs(sum(map(float, row[1:5])) - item["expected"]) < 1e-9
+        assert float(row[5]) == item["reward"]
+
+
+def test_a_part_without_data_says_so_in_a_sentence(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/nothing%20yet")
+    page.get_by_text("The first decision begins the story.").wait_for()
+    assert page.locator(".plot:visible").count() == 0
+    assert page.get_by_role("button", name="CSV").count() == 0
+    said = page.inner_text("main")
+    for sentence in ("No decision yet.", "Nothing has been learned yet", "It has chosen nothing"):
+        assert sentence in said

@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # or each of the servers and processes that tests start compiles all that it imports, once more
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all serve docs lint answers clean bench-peers pins sbom audit image-check
+.PHONY: demo test test-all serve docs screenshots lint answers clean bench-peers pins sbom audit image-check
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -22,6 +22,10 @@ serve: .venv/installed
 # the site, in out/site; warnings are errors
 docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# the pictures of the page in docs/pages, by Chromium
+screenshots: .venv/installed
+	$(BIN)/python -m benchmarks.server.screenshots
 
 lint: .venv/installed
 	$(BIN)/ruff check .

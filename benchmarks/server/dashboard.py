@@ -37,7 +37,7 @@ def run(n_sessions: int, n_rounds: int, n_visits: int) -> dict[str, Any]:
                 long = fill(client, url, n_sessions, n_rounds)
             pages = {
                 "list": (f"{url}/", f"text={n_sessions} sessions"),
-                "session": (f"{url}/#/sessions/{long}", "[aria-label='Credit, newest first']"),
+                "session": (f"{url}/#/sessions/{long}", "[aria-label='Credit by feature']"),
             }
             with chromium() as browser:
                 visits = {

@@ -171,14 +171,13 @@ def _parts(session: SessionRow, part: Trajectory, estimate: dict[str, Any]) -> F
             ("trend", beside[:, trend:]),
         ):
             made[name] = columns.sum(axis=1)
-    levels, noise = estimate.get("levels"), estimate.get("sigma_hat")
-    if levels and noise and levels["spread"]:
-        rest = measured.value - np.sum([*made.values()], axis=0)
-        block = measured.last // stretch_of(session.horizon)
-        block -= block.min(initial=0)
-        # what a random intercept is, given these rewards
-        size = np.bincount(block, n_rounds) + (noise / levels["spread"]) ** 2
-        made["levels"] = n_rounds * (np.bincount(block, rest) / size)[block]
+    spread = (estimate.get("levels") or {"spread": 0.0})["spread"]
+    rest = measured.value - np.sum([*made.values()], axis=0)
+    stretch = measured.last // stretch_of(session.horizon)
+    # what a random intercept of each stretch is, given these rewards
+    within = np.bincount(stretch, n_rounds) * spread**2 + (estimate.get("sigma_hat") or 1.0) ** 2
+    intercepts = np.bincount(stretch, rest) * spread**2 / within
+    made["levels"] = n_rounds * intercepts[stretch]
     return np.column_stack([made[name] for name in PARTS])
 
 

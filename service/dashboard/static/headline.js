@@ -50,10 +50,13 @@ function howLong(rounds, { items, last_round }) {
 function byCredit({ items, since, estimate, series, unit }, more) {
   const sum = of => items.reduce((all, item) => all + of(item), 0)
   const n = sum(item => item.n), whole = sum(item => item.earned + item.to_come)
+  // of arms that never change, what they have in common cannot be told from the base: differences can
+  const isFixed = items.length > 1 && items.every(item => item.is_fixed)
+  const chance = isFixed ? sum(item => (item.earned + item.to_come) / item.n) / items.length : 0
   const ends = items.every(item => item.in_all_interval) ? [0, 1].map(end => sum(item => item.in_all_interval[end]) / n) : null
-  return said({ value: whole / n }, [`a decision over taking no action, by its model, since ${since}.`,
-    `Its ${number(n)} decisions bring ${number(whole)} in all, of which ${number(sum(item => item.to_come))} are still to come.`,
-    ends ? `A decision brings ${between(...ends)}, with probability 95%.`
+  return said({ value: whole / n - chance }, [`a decision over ${isFixed ? "choosing these arms by chance" : "taking no action"}, by its model, since ${since}.`,
+    `Its ${number(n)} decisions bring ${number(whole)} in all beside no action, of which ${number(sum(item => item.to_come))} are still to come.`,
+    ends && !isFixed ? `A decision brings ${between(...ends)}, with probability 95%.`
       : `How sure this is cannot be told yet. ${estimate?.no_intervals ?? ""}`, progress(series, unit), ...more], "")
 }
 

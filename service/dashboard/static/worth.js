@@ -52,7 +52,8 @@ function drawArms(arms, { words, plot, byArm }) {
       .sort((a, b) => b.whole - a.whole)
     const shown = rows.slice(0, MOST_ARMS), best = shown[0], names = shown.map(armName)
     const since = arms.bins[0]?.at ? `since ${dated(new Date(arms.bins[0].at) / 1000)}` : ""
-    words.textContent = `One choice of ${armName(best)} is worth ${number(best.whole)}: ${number(best.now)} at once, ${number(best.then)} later. ${best.n === 1 ? "It was chosen once" : `It was chosen ${number(best.n)} times`} ${since}.`
+    const second = shown[1] ? `; ${number(best.whole - shown[1].whole)} more than one of ${armName(shown[1])}, the next best` : ""
+    words.textContent = `One choice of ${armName(best)} is worth ${number(best.whole)}: ${number(best.now)} at once, ${number(best.then)} later${second}. ${best.n === 1 ? "It was chosen once" : `It was chosen ${number(best.n)} times`} ${since}.`
     plot.node.hidden = false
     plot.redraw([shown.map((_, i) => i), shown.map(row => row.now), shown.map(row => row.then)], names)
     byArm.replaceChildren(table("Worth by arm", [

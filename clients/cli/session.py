@@ -53,7 +53,7 @@ def ask_fit(
 
     with Client(url) as client:
         answer = client.session_handle(name).ask_fit()
-    show({**answer}, as_json, [ASKED[answer["asked"]]])
+    show({**answer}, as_json, [answer.get("reason") or ASKED[answer["asked"]]])
 
 
 @session.command("lift")

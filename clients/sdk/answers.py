@@ -289,11 +289,12 @@ class AskedFitAnswer(TypedDict):
     """What asking for a fit did, and the fit that is due.
 
     begun: it is due now. due: one was due already, and no other begins. nothing_new: all rewards
-    are in the last fit.
+    are in the last fit. `reason` says why the fit does not begin: no worker runs.
     """
 
     asked: Asked
     fit: EpochAnswer | None
+    reason: NotRequired[str]
 
 
 class AlgorithmAnswer(TypedDict):

@@ -29,6 +29,7 @@ from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
 router = Routes(SESSION, tags=["estimates"])
+NO_WORKER = "no worker runs: the fit begins when one does (lhb worker)"
 LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
 
 
@@ -120,8 +121,13 @@ async def post_fit(session_id: str, request: Request) -> Response:
     service = service_of(request)
     ask = AskFit((tenant_of(request), session_id), service.agents)
     outcome, due = await service.writer.submit(ask)
-    fit = None if due is None else _due_answer(due, "due")
-    return json_response({"asked": outcome, "fit": fit}, 202 if outcome == "begun" else 200)
+    answer: dict[str, Any] = {
+        "asked": outcome,
+        "fit": None if due is None else _due_answer(due, "due"),
+    }
+    if due is not None and (await service.read(service.fits.queue)).n_workers == 0:
+        answer["reason"] = NO_WORKER
+    return json_response(answer, 202 if outcome == "begun" else 200)
 
 
 def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class ReadyAnswer(AliveAnswer):
 
     database: Literal["ok"] | None = None
     commands_waiting: int | None = None
-    fits: Literal["ok", "late"] | None = None
+    fits: Literal["ok", "late", "no_workers"] | None = None
     fits_due: int | None = None
     oldest_due_fit_at: str | None = None
     workers: int | None = None
@@ -79,7 +79,8 @@ async def get_healthz() -> Response:
 async def get_readyz(request: Request) -> Response:
     """Answer ok if the database answers and commits, and how many commands and fits wait.
 
-    The status stays 200 while fits are late, since decisions go on; `fits` says so.
+    The status stays 200 while fits are late, or no worker is there, since decisions go on; `fits`
+    says so.
 
     If the database has keys, a request without one gets the status only. The reason of a failure is
     in the log only, since it names hosts and files.
@@ -110,7 +111,7 @@ async def get_readyz(request: Request) -> Response:
             "status": "ok",
             "database": "ok",
             "commands_waiting": service.writer.n_waiting,
-            "fits": "late" if _is_late(service, queue) else "ok",
+            "fits": _state_of_fits(service, queue),
             "fits_due": queue.n_due,
             "oldest_due_fit_at": timestamp(queue.oldest_at),
             "workers": queue.n_workers,
@@ -118,11 +119,12 @@ async def get_readyz(request: Request) -> Response:
     )
 
 
-def _is_late(service: Service, queue: FitQueue) -> bool:
-    """Return whether a fit is due for so long that its workers may be frozen or missing."""
-    if queue.oldest_at is None:
-        return False
-    return service.writer.clock() - queue.oldest_at > service.settings.fit_late_seconds
+def _state_of_fits(service: Service, queue: FitQueue) -> str:
+    """Say whether a fit is due for so long that its workers may be frozen, or there is none."""
+    since = queue.oldest_at
+    if since is not None and service.writer.clock() - since > service.settings.fit_late_seconds:
+        return "late"
+    return "ok" if queue.n_workers else "no_workers"
 
 
 @router.serve("GET /docs", role=NO_KEY)

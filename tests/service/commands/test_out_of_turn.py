@@ -14,6 +14,7 @@ from service.base.problems import Problem
 from service.commands.out_of_turn import LEAST, AskFit
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
+from service.session.schedule_records import FitQueue
 from service.transfer.file_format import export_session
 from tests.service.conftest import Serve, problem, until
 from tests.service.service_harness import OK, ZERO, ServiceHarness
@@ -226,3 +227,20 @@ async def test_over_http_a_fit_that_is_asked_for_replays_to_the_bit(serve: Serve
         body = {"algorithm": "anytime", "dim": 2, "horizon": 4, "options": {"most_stale": 0}}
         answer = await client.post("/v1/sessions", json=body)
         problem(answer, 422, "bad_option", "options.most_stale")
+
+
+@pytest.mark.anyio
+async def test_an_answer_says_that_no_worker_runs(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", dim=2, horizon=4)
+        monkeypatch.setattr(client.service.fits, "queue", lambda: FitQueue(0, None, 1))
+        assert (await client.read("/readyz"))["fits"] == "ok"
+        monkeypatch.setattr(client.service.fits, "queue", lambda: FitQueue(0, None, 0))
+        assert (await client.read("/readyz"))["fits"] == "no_workers"
+        decision = await client.decide(session)
+        await client.reward(session, round=decision["round"], value=0.5)
+        answer = await client.post(f"/v1/sessions/{session}/fits")
+        assert (answer.status_code, answer.json()["asked"]) == (202, "begun")
+        assert "no worker runs" in answer.json()["reason"]

@@ -117,6 +117,15 @@ class PostgresReader(Reader):
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._open: set[psycopg.RawServerCursor[Any]] = set()
+
+    def close(self) -> None:
+        """Close what is left unread, once the transaction has ended.
+
+        Closed later, it would ask on a connection that another reader has by then.
+        """
+        while self._open:
+            self._open.pop().close()
 
     def _all(self, name: str, *values: Any) -> list[Any]:
         with translated():
@@ -132,12 +141,14 @@ class PostgresReader(Reader):
             return
         # not `stream`: leaving it early cancels the statement and fails the transaction
         portal = psycopg.RawServerCursor(self.connection, f"each_{next(_NUMBER)}")
+        self._open.add(portal)
         with translated(), portal as cursor:
             cursor.execute(SQL[name], values, binary=True)
             n = FIRST_ROWS
             while rows := cursor.fetchmany(n):
                 yield from giving_way(rows)
                 n = min(8 * n, N_ROWS_AT_ONCE)
+        self._open.discard(portal)
 
     def check(self) -> None:
         """Raise `Unavailable` if the database does not answer, or may lose commits."""

@@ -268,11 +268,13 @@ class PostgresStore:
             raise Unavailable(ProblemCode.STORAGE_BUSY, "too many concurrent reads")
         try:
             connection = self._reading()
+            reader = PostgresReader(connection)
             try:
                 with translated():
-                    yield PostgresReader(connection)
+                    yield reader
             finally:
                 end(connection)
+                reader.close()
                 self._idle.append(connection)
         finally:
             self._slots.release()

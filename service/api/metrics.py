@@ -25,6 +25,7 @@ COUNTED = {  # by tenant
     "lhb_late_rewards_total": "Rewards that came after their trajectory's next round had begun",
     "lhb_rounds_dropped_total": "Rounds whose rows went, by keep_rounds or keep_days",
     "lhb_alarms_total": "Fits whose estimate predicts later rounds badly",
+    "lhb_findings_total": "Findings of fits: what checks of the model see, again at every fit",
     "lhb_missing_rewards_total": "Rounds without a reward among those that fits have read",
 }
 Labels = tuple[str, ...]
@@ -101,6 +102,8 @@ class Metrics:
             estimate = fit.values
             has_alarm = bool((estimate.get("diagnostics") or {}).get("alarm"))
             self._by_tenant["lhb_alarms_total"][tenant] += has_alarm
+            findings = estimate.get("findings") or []
+            self._by_tenant["lhb_findings_total"][tenant] += len(findings)
             self._by_tenant["lhb_missing_rewards_total"][tenant] += estimate.get("n_missing") or 0
 
     def _refuse(self, tenant: str, code: str) -> None:

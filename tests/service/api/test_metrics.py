@@ -1,5 +1,6 @@
 """What was decided, rewarded and refused is counted, whatever route it came by."""
 
+import json
 import re
 import time
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from service.api.metrics import MOST_TENANTS, OTHERS, Metrics
 from service.commands.keys import SaveKey, new_key
+from service.session.records import EstimateRow
 from service.writer.effects import Effects
 from tests.service.conftest import Client, Serve, until
 from tests.service.web.test_api_keys import bearer
@@ -130,6 +132,21 @@ def test_series_of_tenants_are_bounded() -> None:
     text = metrics.text().decode()
     assert f'lhb_decisions_total{{tenant="{OTHERS}"}} 5.0' in text
     assert text.count("lhb_decisions_total{") == MOST_TENANTS + 1
+
+
+def test_findings_and_alarms_of_fits_are_counted() -> None:
+    metrics = Metrics()
+    values = {
+        "findings": [{"code": "season"}, {"code": "trend"}],
+        "diagnostics": {"alarm": {"at": 9}},
+    }
+    row = EstimateRow(
+        *("shop", "s", 1, 1, 9, "ok", None, "{}", 0, 1, None, json.dumps(values), 0.0)
+    )
+    metrics.after_commit(Effects(fits=[row]))
+    text = metrics.text().decode()
+    assert 'lhb_findings_total{tenant="shop"} 2.0' in text
+    assert 'lhb_alarms_total{tenant="shop"} 1.0' in text
 
 
 async def test_a_guard_that_has_tripped_shows_until_it_is_armed(serve: Serve) -> None:

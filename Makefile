@@ -43,8 +43,9 @@ answers: .venv/installed
 WORKERS ?= 3
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=25
 
-test: lint
-	$(PYTEST) -m "not slow and not image"
+# mypy, in a process, beside the tests
+test: .venv/installed
+	$(MAKE) lint & $(PYTEST) -m "not slow and not image"; tests=$$?; wait $$! && exit $$tests
 
 # the tests of `test`, then those that take long, and properties on all of their examples
 test-all: test

@@ -19,3 +19,9 @@ def repeats(*parameters: Any) -> list[Any]:
         pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=pytest.mark.slow)
         for one in parameters
     ]
+
+
+# of tests that show nothing of a database: what databases must do alike is in tests/contracts
+on_one_database = pytest.mark.parametrize(
+    "database_url", ["sqlite", *repeats("postgres")], indirect=True
+)

@@ -5,11 +5,13 @@ import base64
 import numpy as np
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
 
 
+@on_one_database
 @pytest.mark.parametrize("listing", ["rounds", "credit"])
 async def test_rounds_of_many_numbers_come_in_small_pages(serve: Serve, listing: str) -> None:
     dim, n = 20_000, 17

@@ -21,6 +21,7 @@ from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.examples import on_one_database
 from tests.lhb_engine.few_draws import few_draws
 from tests.service.service_harness import ServiceHarness
 
@@ -63,6 +64,7 @@ def replayed(harness: ServiceHarness) -> Any:
         return replay_session(reader, harness.session)
 
 
+@on_one_database
 def test_each_decision_and_fit_is_repeated_with_its_options(
     harness: ServiceHarness, database_url: str, tmp_path: Path
 ) -> None:
@@ -95,6 +97,7 @@ def test_each_decision_and_fit_is_repeated_with_its_options(
     assert replayed(harness).differences == []
 
 
+@on_one_database
 def test_a_fit_that_is_due_keeps_its_options(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

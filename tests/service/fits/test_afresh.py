@@ -19,7 +19,7 @@ from service.storage.ports import Store
 from service.transfer.file_format import export_session, written
 from service.transfer.replay import SessionReplay, replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
-from tests.examples import repeats
+from tests.examples import on_one_database, repeats
 from tests.lhb_engine.few_draws import few_draws
 from tests.service.conftest import Client, Serve, until
 from tests.service.fits.fit_gate import close_gate, process_at
@@ -49,10 +49,6 @@ def harness_of_both(
 ) -> ServiceHarness:
     few_draws(monkeypatch)
     return ServiceHarness(tmp_path, store)
-
-
-# which database it is does not matter beyond what the tests on both show
-on_one = pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
 
 
 class World:
@@ -215,7 +211,7 @@ def test_it_is_the_fit_of_a_session_that_never_had_them(world: World, tmp_path: 
     assert world.ask() == found
 
 
-@on_one
+@on_one_database
 def test_a_fit_that_runs_is_made_again(world: World) -> None:
     """Of its result nothing is recorded, nor counted as a failure."""
     harness = world.harness
@@ -237,7 +233,7 @@ def test_a_fit_that_runs_is_made_again(world: World) -> None:
     assert world.replayed().n_erased < n + 1
 
 
-@on_one
+@on_one_database
 def test_a_first_fit_that_runs_is_made_again(world: World) -> None:
     """No estimate is in use that would be left: the fit has read the rows all the same."""
     harness = world.harness
@@ -252,7 +248,7 @@ def test_a_first_fit_that_runs_is_made_again(world: World) -> None:
     assert world.replayed().n_erased == 0
 
 
-@on_one
+@on_one_database
 def test_one_fit_forgets_several(world: World) -> None:
     world.lived(1)
     n = len(world.harness.estimates)
@@ -264,7 +260,7 @@ def test_one_fit_forgets_several(world: World) -> None:
     assert world.harness.run(AskFit(world.harness.key, world.harness.agents)).asked == "nothing_new"
 
 
-@on_one
+@on_one_database
 def test_of_nobody_nothing_is_known(world: World, tmp_path: Path) -> None:
     """The estimate goes, and the agent begins anew; so it does elsewhere."""
     harness = world.harness
@@ -288,7 +284,7 @@ def test_of_nobody_nothing_is_known(world: World, tmp_path: Path) -> None:
     world.replayed()
 
 
-@on_one
+@on_one_database
 def test_a_session_that_moves_before_the_fit_forgets_there(world: World, tmp_path: Path) -> None:
     world.lived(1)
     world.erase("ann")
@@ -309,7 +305,7 @@ def test_a_session_that_moves_before_the_fit_forgets_there(world: World, tmp_pat
         world.imported(after, tmp_path, "forged")
 
 
-@on_one
+@on_one_database
 def test_what_was_forgotten_by_an_earlier_release_is_forgotten_when_asked(
     world: World, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.transfer.test_import_forgeries import resealed
 from tests.service.transfer.test_replay import replayed
@@ -27,6 +28,7 @@ async def found(client: Client, session: str) -> list | None:
     return (await client.read(f"/v1/sessions/{session}/estimate"))["findings"] or None
 
 
+@on_one_database
 async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create(algorithm="anytime", dim=2, horizon=4)

@@ -14,6 +14,7 @@ from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.transfer.replay import replay_session
+from tests.examples import on_one_database
 from tests.service.fits.kept_rounds import DIM, THETA, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
@@ -115,6 +116,7 @@ def test_a_value_that_was_far_too_large_leaves_no_rounding(
         assert replay_session(reader, harness.session).differences == []
 
 
+@on_one_database
 def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url: str) -> None:
     """Later fits equal those from the rows that are left; sums settle beyond the gaps."""
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": {"most_stale": 0.1}}

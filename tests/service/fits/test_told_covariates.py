@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem, until
 from tests.service.transfer.test_replay import replayed
 
@@ -10,6 +11,7 @@ pytestmark = pytest.mark.anyio
 TOLD = {"seasonality": [{"period": 24, "harmonics": 2}], "trend": True}
 
 
+@on_one_database
 async def test_a_session_learns_its_season_and_trend(serve: Serve) -> None:
     rng = np.random.default_rng(0)
     rounds, contexts = np.arange(1, 401), rng.uniform(-1, 1, (400, 2))

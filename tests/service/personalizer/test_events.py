@@ -8,6 +8,7 @@ import pytest
 from service.commands.keys import SaveKey, new_key
 from service.personalizer import configuration
 from service.personalizer.events import read_rank
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -345,6 +346,7 @@ async def test_a_control_group_plays_the_first_action(serve: Serve) -> None:
         assert {one["arm_id"] for one in control} == {"a"}
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("features", "inner"),
     [
@@ -376,6 +378,7 @@ async def test_more_numbers_than_a_decision_takes_are_refused(serve: Serve) -> N
         )
 
 
+@on_one_database
 async def test_a_large_request_is_read_as_a_small_one_is(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,17 +12,38 @@ from joblib import Parallel, delayed
 
 from benchmarks.profile_worlds import Clickbait, OwnLags
 from benchmarks.regret_scoreboard import BOARD, DENSE, HARDER, LIFE, TOLD, World
-from benchmarks.worlds import FeaturesAlike, KnownBefore, measured
+from benchmarks.worlds import (
+    ArmsAlike,
+    Fall,
+    FeaturesAlike,
+    Geometric,
+    KnownBefore,
+    NothingActs,
+    OneAlike,
+    measured,
+)
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
-from lhb_engine.simulation.play import simulate
+from lhb_engine.simulation.play import simulate, simulate_users
 
 BY_NAME = {world.name: world for world in (*TOLD, *BOARD, *HARDER, *LIFE, *DENSE)}
 SHORT = 48  # horizon that an agent is told where the true one is 100
 CHOSEN: dict[str, Any] = {"rounds": 600, "horizon": 24, "options": {"profiles": "chosen"}}
+SHORT_LAGS: dict[str, Any] = {"rounds": 600, "horizon": 24}
+USERS: dict[str, Any] = {"sparsity": 3, "rounds": 40, "horizon": 20}
 # what is the matter, and the worlds in which it is
 MATTERS: tuple[tuple[str, World], ...] = (
+    ("rewards_early", World("a round early", seen="early", environment=Geometric, **SHORT_LAGS)),
+    (
+        "rewards_early",
+        World("three rounds early", seen="three early", environment=Geometric, **SHORT_LAGS),
+    ),
+    ("no_effect", World("nothing acts", environment=NothingActs)),
+    ("arms_alike", World("arms alike", environment=ArmsAlike)),
+    ("earns_less", World("a fall", environment=Fall)),
+    ("levels_differ", World("levels of users", levels=2.0, users=60, **USERS)),
+    ("never_differs", World("one feature of the round", environment=OneAlike)),
     ("errors_correlated", BY_NAME["AR(1) noise"]),
     ("errors_correlated", BY_NAME["random walk"]),
     ("season", BY_NAME["season 24"]),
@@ -41,6 +62,9 @@ PLAIN = (
     *(BY_NAME[name] for name in ("noise 0.5", "noise 1", "dim 20", "3 arms", "contexts alike")),
     *(BY_NAME[name] for name in ("heavy tails", "30% missing", "sums over 7", "baseline")),
     *(BY_NAME[name] for name in ("plain, all told", "season of 3", "one-hot, h = 4")),
+    BY_NAME["contexts over time"],
+    World("geometric 0.7", environment=Geometric, **SHORT_LAGS),
+    World("users", users=60, **USERS),
 )
 
 
@@ -59,14 +83,17 @@ def play(world: World, seed: int) -> tuple[list[str], set[str]]:
         found.append([one["code"] for one in estimate.findings])
         return estimate
 
-    simulate(
-        agent,
-        world.draw(seed),
-        n_rounds=world.rounds,
-        seed=seed,
-        run_fit=checked,
-        measure=partial(measured, world.seen, seed=seed),
-    )
+    if world.users:
+        simulate_users(agent, world.draw_users(seed), seed=seed, run_fit=checked)
+    else:
+        simulate(
+            agent,
+            world.draw(seed),
+            n_rounds=world.rounds,
+            seed=seed,
+            run_fit=checked,
+            measure=partial(measured, world.seen, seed=seed),
+        )
     return found[-1], {code for codes in found for code in codes}
 
 

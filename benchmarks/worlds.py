@@ -63,6 +63,24 @@ class ContextsAlike(LongHorizonEnvironment):
         return np.asarray(float(np.sqrt(0.5)) * (super().contexts(first, last) + shared))
 
 
+class ArmsAlike(LongHorizonEnvironment):
+    """The arms of one round have the same contexts in the first `alike` features; None: in all."""
+
+    alike: int | None = None
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return plain contexts with features of the first arm in place of the others'."""
+        found = super().contexts(first, last)
+        found[:, :, : self.alike] = found[:, :1, : self.alike]
+        return found
+
+
+class OneAlike(ArmsAlike):
+    """The first feature is that of the round, as whether it is a weekend."""
+
+    alike = 1
+
+
 class FixedArms(LongHorizonEnvironment):
     """The arms' contexts are those of round 1 in every round."""
 

@@ -135,6 +135,12 @@ class Estimate:
     findings: list[dict[str, Any]] = field(default_factory=list)
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether what the estimate before it forecast did not come."""
+        short = any(one["code"] == "earns_less" for one in self.findings)
+        return short or bool((self.diagnostics or {}).get("alarm"))
+
+    @property
     def pays(self) -> Floats:
         """What actions pay at each lag: lag weights (n_lags,), or profiles (n_lags, dim)."""
         if self.lag_profiles is None or self.theta is None:

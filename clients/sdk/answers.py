@@ -8,17 +8,23 @@ from typing import Any, Literal, NotRequired, TypedDict
 from .settings import SettingsAnswer
 
 FindingCode = Literal[
-    "season",
-    "trend",
-    "errors_correlated",
-    "features_alike",
+    "rewards_early",
+    "no_effect",
+    "arms_alike",
+    "earns_less",
     "known_before",
+    "pays_now_costs_later",
     "horizon_short",
     "lags_change",
+    "levels_differ",
+    "trend",
+    "season",
+    "never_differs",
+    "features_alike",
     "profiles_differ",
-    "pays_now_costs_later",
+    "errors_correlated",
 ]
-Deciding = Literal["in_use", "learning", "exploring", "none"]
+Deciding = Literal["sure", "in_doubt", "learning", "exploring", "none"]
 LagForm = Literal["shared", "sparse", "smooth"]
 Asked = Literal["begun", "due", "nothing_new"]
 By = Literal["position", "round", "time"]
@@ -253,7 +259,7 @@ class FitAnswer(TypedDict):
 class EstimateAnswer(FitAnswer):
     """The estimate that decisions are made by now."""
 
-    deciding: Literal["in_use", "learning"]
+    deciding: Literal["sure", "in_doubt", "learning"]
     features: NotRequired[list[str] | None]
     slot_seconds: NotRequired[int | None]
 

@@ -85,8 +85,10 @@ class Anytime(Agent):
         """What the next decision is based on."""
         if self.theta is None:
             return "exploring"
-        stands_out = self.prediction is None or self.prediction.stands_out
-        return "in_use" if stands_out else "learning"
+        known = self.prediction
+        if known is not None and not known.stands_out:
+            return "learning"
+        return "in_doubt" if known is not None and known.in_doubt else "sure"
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
@@ -224,7 +226,8 @@ class Anytime(Agent):
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
-        return [found.to_json() for found in findings(told, known, self.horizon, self.dim)]
+        found = findings(told, known, self.horizon, self.dim, self.prediction)
+        return [one.to_json() for one in found if not self.options.says(one)]
 
     @property
     def keeps_sums(self) -> bool:
@@ -265,6 +268,8 @@ class Anytime(Agent):
         found = Predictor.of(estimate)
         if found is not None:
             self.prediction, self.candidates = found, estimate.candidates
+        if self.prediction is not None:
+            self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt)
 
     def state(self) -> dict[str, Any]:
         """Return the state as a JSON object, the installed estimate's prediction included."""

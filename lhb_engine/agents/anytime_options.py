@@ -8,9 +8,11 @@ from lhb_engine.agents.fit_windows import FIRST_FIT
 from lhb_engine.agents.option_checks import check_among, check_flag, check_number
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 from lhb_engine.estimate import LagForm
+from lhb_engine.findings.finding import Finding
 from lhb_engine.history import LATEST
 
 MOST_STALE = 0.25
+PART = 0.02  # of a period: how closely a told season is found
 MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
 MOST_LETTERS = 256  # of a name
 Profiles = Literal["shared", "each", "chosen"]
@@ -98,6 +100,13 @@ class AnytimeOptions(Options):
         """What fits are told of each round."""
         return Covariates(self.seasonality, self.trend, self.covariates)
 
+    def says(self, found: Finding) -> bool:
+        """Whether it was told what a finding advises to tell."""
+        if found.code == "season":
+            return any(_is_part(season.period, found.period or 0.0) for season in self.seasonality)
+        told = {"trend": self.trend, "lags_change": self.memory, "levels_differ": self.levels}
+        return bool(told.get(found.code))
+
     def __post_init__(self) -> None:
         check_number("epsilon", self.epsilon, 0, 1)
         check_number("most_stale", self.most_stale, 0.1, 1)
@@ -108,6 +117,12 @@ class AnytimeOptions(Options):
         check_among("profiles", self.profiles, get_args(Profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))
+
+
+def _is_part(period: float, found: float) -> bool:
+    """Whether a found period is about a told one, or that of one of its harmonics."""
+    times = period / found
+    return round(times) >= 1 and abs(times - round(times)) < PART * times
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -29,10 +29,11 @@ _QUIET = copy_context()
 _QUIET.run(np.seterr, over="ignore", invalid="ignore")
 
 
-# What a decision is based on. in_use: the installed estimate's direction. learning: that direction,
-# which does not stand out from the noise yet. exploring: there is no direction yet, and the agent
-# explores. none: the agent has learned nothing, and chooses at random.
-Deciding = Literal["in_use", "learning", "exploring", "none"]
+# What a decision is based on. sure: the installed direction. in_doubt: that direction, and
+# what was forecast did not come. learning: that direction, which does not stand out from the noise
+# yet. exploring: there is no direction yet, and the agent explores. none: the agent has learned
+# nothing, and chooses at random.
+Deciding = Literal["sure", "in_doubt", "learning", "exploring", "none"]
 
 
 class OptionError(ValueError):
@@ -217,7 +218,7 @@ class Agent:
     @property
     def deciding(self) -> Deciding:
         """What the next decision is based on."""
-        return "none" if self.theta is None else "in_use"
+        return "none" if self.theta is None else "sure"
 
     @property
     def has_responses(self) -> bool:

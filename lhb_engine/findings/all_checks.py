@@ -2,24 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
+from lhb_engine.findings.check_choices import check_choices
 from lhb_engine.findings.check_contexts import (
     check_actions,
     check_features,
+    check_future,
     check_halves,
     check_horizon,
 )
+from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.findings.check_profiles import check_profiles
-from lhb_engine.findings.check_series import Series, check_correlation, check_series
-from lhb_engine.findings.finding import Finding
+from lhb_engine.findings.check_series import (
+    Series,
+    check_correlation,
+    check_levels,
+    check_series,
+)
+from lhb_engine.findings.finding import Code, Finding
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
+CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
 FREE = 0.999  # intraclass correlation of levels that may be anything
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
@@ -54,25 +64,41 @@ def latest(history: History, horizon: int) -> History:
 
 
 def findings(
-    history: History, known: Predictor | None, horizon: int, dim: int | None = None
+    history: History,
+    known: Predictor | None,
+    horizon: int,
+    dim: int | None = None,
+    before: Predictor | None = None,
 ) -> tuple[Finding, ...]:
-    """Return what the checks of docs/model.md 12 find, in a fixed order.
+    """Return what the checks of docs/model.md 12 find, the most harmful first.
 
     `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
-    the estimate's prediction, None before there is a direction. `dim` are the features of an arm,
-    by default all; a further one is that of a past before round 1.
+    the estimate's prediction, None before there is a direction; `before` that of the estimate in
+    use until now. `dim` are the features of an arm, by default all; a further one is that of a past
+    before round 1.
     """
+    found = [*check_choices(history.sets), *_of_rows(history, known, horizon, dim, before)]
+    return tuple(sorted(found, key=lambda one: CODES.index(one.code)))
+
+
+def _of_rows(
+    history: History,
+    known: Predictor | None,
+    horizon: int,
+    dim: int | None,
+    before: Predictor | None,
+) -> tuple[Finding, ...]:
     if not history.trajectories:
         return ()
     rows = align(history)
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
-    known = known and known.in_units(units)
+    known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
         return ()
     longest = units.of(align(_longest(history)))
     series = Series.of(longest, _errors(longest, known))
-    return tuple(_all(rows, series, known, horizon, dim))
+    return *check_forecast(rows, before), *_all(rows, series, known, horizon, dim)
 
 
 def _all(
@@ -83,14 +109,20 @@ def _all(
     dim: int | None,
 ) -> Iterator[Finding]:
     errors = _errors(rows, known)
+    yield from check_effect(known.n_rows if known else 0, horizon + rows.dim, known)
     rows = replace(rows, contexts=rows.contexts[:, :dim])
     if known is not None:
         known = replace(known, theta=known.theta[:dim])
+    levels = [*check_levels(rows, errors)]
     of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
-    yield from of_time
+    if levels and series is None:
+        of_time = []  # levels correlate errors, too
+    yield from (*levels, *of_time)
     yield from check_features(rows)
     yield from check_actions(rows)
-    codes = {found.code for found in of_time}
+    codes = {found.code for found in (*levels, *of_time)}
+    if errors.any():
+        yield from check_future(rows, errors, DOUBT if codes else 1.0)
     if rows.n_rows < ROWS_A_LAG * horizon or not errors.any() or codes & {"season", "trend"}:
         return  # what moves rewards over time looks like effects at many lags
     yield from check_horizon(rows, errors, horizon, DOUBT if codes else 1.0)

@@ -28,6 +28,8 @@ MOST_WHITENED = 64
 CHANCE = 1e-4  # of a finding by chance
 SPREAD = 8.0  # standard errors of the sum over all lags beyond the horizon
 SHOWN = 6  # lags that are named
+NEXT = 8  # rounds whose contexts cause nothing yet
+CLEARER = 2.0  # times an effect of earlier rounds that the estimate leaves
 
 
 def actions(rows: AlignedRounds) -> Flags:
@@ -140,6 +142,42 @@ def check_horizon(
         "horizon: make a session with a longer one.",
         lags=tuple((horizon + np.sort(clearest)).tolist()),
     )
+
+
+def check_future(rows: AlignedRounds, errors: Floats, doubt: float) -> Iterator[Finding]:
+    """Look for effects of contexts of the next rounds, `doubt` times beyond chance.
+
+    Errors that go with the next contexts as they do with those much later, or with earlier ones,
+    say nothing.
+    """
+    if rows.contexts.shape[1] > MOST_WHITENED:
+        return
+    left = innovations(rows, errors, autocorrelation(rows, errors))
+    acted = actions(rows)
+    signals = _centred(rows.contexts, acted)
+    scale = _whitening(signals[acted])
+    if scale is None:
+        return
+    white, n_lags = signals @ scale, rows.n_lags
+    products, counts = _by_lag(left, white, rows.number > 0, acted, n_lags)
+    noise = max(float(left @ left) / rows.n_rows, 1e-300)
+    sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
+    sizes = np.where(counts >= LEAST_SEEING, sizes, 0.0)
+    future, past = sizes[:n_lags][::-1], sizes[n_lags:]
+    near, far = future[:NEXT], future[NEXT:]
+    dim = white.shape[1]
+    chance = max(1.0, float(far.mean()) / dim if len(far) else 1.0)
+    limit = max(
+        doubt * chance * chdtri(dim, CHANCE / NEXT), CLEARER * float(past[:NEXT].max(initial=0.0))
+    )
+    early = np.flatnonzero(near > limit)
+    if len(early):
+        n = int(early.max()) + 1
+        yield Finding(
+            "rewards_early",
+            f"Rewards depend on what is chosen up to {n} round{'s' * (n > 1)} later: report each "
+            "reward for the round in which it was measured, and leave out features that hold it.",
+        )
 
 
 def check_halves(

@@ -5,16 +5,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+# in the order of what they cost
 Code = Literal[
-    "season",
-    "trend",
-    "errors_correlated",
-    "features_alike",
+    "rewards_early",
+    "no_effect",
+    "arms_alike",
+    "earns_less",
     "known_before",
+    "pays_now_costs_later",
     "horizon_short",
     "lags_change",
+    "levels_differ",
+    "trend",
+    "season",
+    "never_differs",
+    "features_alike",
     "profiles_differ",
-    "pays_now_costs_later",
+    "errors_correlated",
 ]
 
 

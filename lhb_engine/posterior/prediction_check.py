@@ -49,6 +49,7 @@ class Predictor:
     forms: dict[LagForm, Any] = field(default_factory=dict)
     stands_out: bool = True  # the direction stands out from the noise
     own: dict[str, Any] | None = None  # how own responses differ: `Responses.to_json`
+    in_doubt: bool = False  # the last fit found that what it forecast did not come
 
     @property
     def beside(self) -> Floats:

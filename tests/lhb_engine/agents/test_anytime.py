@@ -12,6 +12,8 @@ import pytest
 from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.fit_windows import anytime_windows
+from lhb_engine.estimate import Estimate
+from lhb_engine.findings.finding import Finding
 from lhb_engine.history import FitWindow, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
@@ -225,7 +227,7 @@ def test_it_decides_by_every_direction_until_another_fit_has_one():
         [choice.arm for choice in choices] == best == agent.choose_block(contexts, draws).tolist()
     )
     agent.install(agent.fit(history(n=60).over(FitWindow(1, 1, 60, HORIZON, 60))))
-    assert agent.deciding == "in_use"
+    assert agent.deciding == "sure"
 
 
 @pytest.mark.slow
@@ -238,7 +240,7 @@ def test_no_direction_stands_out_from_pure_noise_for_long():
         plain = Anytime.choose_block
 
         def watched(agent, contexts, draws, played=played, plain=plain):
-            played += [agent.deciding != "in_use" for _ in draws]
+            played += [agent.deciding != "sure" for _ in draws]
             return plain(agent, contexts, draws)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -283,3 +285,36 @@ def test_a_lag_is_called_active_by_nearly_all_draws(monkeypatch):
     monkeypatch.setattr(anytime_fit, "rank_one_posterior", sampled)
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     assert agent.fit(history()).active_lags == (3, 4)
+
+
+def test_no_finding_advises_what_is_told():
+    seasons = [{"period": 84, "harmonics": 2}]
+    agent = make_agent("anytime", dim=2, horizon=3, seasonality=seasons, trend=True, memory=100)
+    for code, period, is_said in (
+        ("trend", None, True),
+        ("lags_change", None, True),
+        ("levels_differ", None, False),
+        ("season", 84.2, True),
+        ("season", 28.1, True),
+        ("season", 50.0, False),
+        ("season", 168.0, False),
+    ):
+        assert agent.options.says(Finding(code, "", period=period)) == is_said, (code, period)
+
+
+def test_what_was_forecast_and_did_not_come_is_in_doubt():
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    estimate = agent.fit(history(n=600))
+    agent.install(estimate)
+    assert agent.deciding == "sure"
+    short = [Finding("earns_less", "").to_json()]
+    zero = Estimate("zero", np.zeros(HORIZON), findings=short)
+    agent.install(zero)
+    again = Anytime.from_state(DIM, HORIZON, agent.options, json.loads(json.dumps(agent.state())))
+    assert (agent.deciding, again.deciding) == ("in_doubt", "in_doubt")
+    agent.install(replace(zero, findings=[], diagnostics={"alarm": True}))
+    assert agent.deciding == "in_doubt"
+    agent.install(replace(zero, findings=[]))
+    assert agent.deciding == "sure"
+    agent.prediction = replace(agent.prediction, stands_out=False, in_doubt=True)
+    assert agent.deciding == "learning"

@@ -119,7 +119,7 @@ def test_errors_that_last_are_found_in_one_trajectory_and_in_many():
             parts[f"user-{user}"] = Trajectory(own, measured, positions=places)
         return over(parts)
 
-    assert codes(users(1.0)) == ["errors_correlated"]
+    assert codes(users(1.0)) == ["levels_differ"]
     assert codes(users(0.0)) == []
 
 
@@ -188,7 +188,7 @@ def test_an_effect_that_turns_is_found(sign):
     """Clickbait: it pays at once, and costs more over the next rounds."""
     first = np.zeros(HORIZON)
     first[0], first[1:7] = sign, -0.3 * sign
-    differs, turns = found(*own_profiles(first))
+    turns, differs = found(*own_profiles(first))
     assert (differs.code, differs.features) == ("profiles_differ", (0,))
     assert (turns.code, turns.features) == ("pays_now_costs_later", (0,))
     words = "positive at first, and negative" if sign > 0 else "negative at first, and positive"
@@ -207,6 +207,36 @@ def test_a_feature_of_other_lags_differs_and_does_not_turn():
 
 def test_features_of_one_shape_do_not_differ():
     assert found(*own_profiles(-0.5 * WEIGHTS[:HORIZON])) == ()
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_rewards_that_are_reported_early_are_found(ahead):
+    contexts, weights = contexts_of(), 0.7 ** np.arange(2 * HORIZON)
+    rewards = paid(contexts, weights)
+    early = np.append(rewards[ahead:], rewards[:ahead])
+    assert "rewards_early" in codes(one(contexts, early))
+    assert "rewards_early" in codes(one(contexts, early), None)
+    assert codes(one(contexts, rewards), replace(KNOWN, lag_weights=weights[:HORIZON])) == []
+
+
+def test_contexts_that_last_are_no_rewards_of_the_future():
+    """What the estimate leaves of an effect goes with later contexts, and more with its own."""
+    slow = np.cumsum(numbers(11).standard_normal((ROUNDS + 9, DIM)), axis=0)
+    contexts = (slow[9:] - slow[:-9]) / 3
+    left = replace(KNOWN, lag_weights=0.8 * WEIGHTS[:HORIZON])
+    assert "rewards_early" not in codes(one(contexts, paid(contexts)), left)
+
+
+def test_the_most_harmful_is_the_first():
+    contexts = contexts_of()
+    contexts[:, 2] = 0.0
+    rewards = paid(contexts, 0.7 ** np.arange(2 * HORIZON)) + TIME / 200
+    assert codes(one(contexts, np.append(rewards[1:], 0.0)), None) == [
+        "rewards_early",
+        "trend",
+        "features_alike",
+        "errors_correlated",
+    ]
 
 
 def test_units_change_nothing():

@@ -1,0 +1,62 @@
+"""Checks of what was forecast: rewards that fall short of it, and no effect of any choice."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.findings.finding import Finding
+from lhb_engine.history import Floats
+from lhb_engine.posterior.prediction_check import Predictor, residuals
+
+LEAST_ROWS = 40  # since the fit that forecast
+SURE = 4.5  # standard errors
+LEAST_SHORT = 0.25  # standard deviations of the noise
+MANY_ROWS = 1000
+ROWS_AN_UNKNOWN = 10
+WALKS = 0.85  # correlation of errors that last so long that no level is forecast
+LASTS = 0.5  # of the errors' earlier correlation: it is there still
+
+
+def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Finding]:
+    """Look for rows since the last fit that earn less than its estimate, `before`, expects."""
+    if before is None or not before.stands_out:
+        return
+    later = np.flatnonzero(rows.number > before.last_round)
+    if len(later) < LEAST_ROWS or before.noise <= 0.0:
+        return
+    left = residuals(rows, before.theta, before.lag_weights, before.beside)[later]
+    rho = max(_rho(left), 0.0)
+    if rho > LASTS * before.autocorrelation:  # else a step in earlier rows looked like correlation
+        rho = max(rho, before.autocorrelation)
+    if rho > WALKS:
+        return
+    n, spread = float(rows.intercept[later] @ rows.intercept[later]), float(left.std())
+    short = -float(left @ rows.intercept[later]) / n
+    error = spread * np.sqrt((1.0 + rho) / (1.0 - rho) * (1.0 / n + 1.0 / max(before.n_rows, 1)))
+    if short > max(SURE * error, LEAST_SHORT * spread):
+        yield Finding(
+            "earns_less",
+            f"Since round {before.last_round} the session earns less than its estimate expects, by "
+            f"{short / spread:.1f} standard deviations of a reward's error a round: what was "
+            "learned before may not hold any more.",
+        )
+
+
+def check_effect(n_rows: int, n_unknown: int, known: Predictor | None) -> Iterator[Finding]:
+    """Look for a fit of many rows in which nothing stands out."""
+    if known is None or known.stands_out:
+        return
+    if n_rows >= max(MANY_ROWS, ROWS_AN_UNKNOWN * n_unknown):
+        yield Finding(
+            "no_effect",
+            f"After {n_rows} rewards no effect of any choice shows: check that each reward is "
+            "reported for its own round and trajectory, and that what was chosen was shown.",
+        )
+
+
+def _rho(errors: Floats) -> float:
+    """Return the correlation of errors with those before them."""
+    about = errors - errors.mean()
+    size = float(about @ about)
+    return float(about[1:] @ about[:-1]) / size if size > 0.0 else 0.0

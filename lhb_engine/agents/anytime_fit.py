@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 OWN = "Trajectories have responses of their own: their spread has intervals."
+OWN = "Each trajectory decides by its own direction."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
 MOST_SMOOTH = 0.5  # of the draws: intervals are shown to hold for few lags alone
@@ -187,8 +188,7 @@ class AnytimeFit:
             else None
         )
         drawn = candidates(found) if samples else None
-        deciding = theta[None] if drawn is None else drawn
-        earned = gain(self.sets, theta, deciding, found.totals, self.options.epsilon)
+        earned = self._gain(found, theta, drawn)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
@@ -219,6 +219,13 @@ class AnytimeFit:
         evidence = Evidence.of(rows, known, found.n_features)
         spread = spread_of(evidence, shifts=found.weights.ndim == 1)
         return (found, None) if spread is None else spread.about_mean(found)
+
+    def _gain(self, found: Posterior, theta: Floats, drawn: Floats | None) -> dict[str, Any] | str:
+        """Return what choices earn by theta, or by the drawn directions in turn; or why not."""
+        if self.options.own:
+            return OWN
+        deciding = theta[None] if drawn is None else drawn
+        return gain(self.sets, theta, deciding, found.totals, self.options.epsilon)
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

@@ -287,6 +287,11 @@ def test_a_lag_is_called_active_by_nearly_all_draws(monkeypatch):
     assert agent.fit(history()).active_lags == (3, 4)
 
 
+def test_where_trajectories_decide_by_their_own_directions_no_gain_is_said():
+    estimate = fit(history(n=60), own=True)
+    assert (estimate.gain, estimate.no_gain) == (None, anytime_fit.OWN)
+
+
 def test_no_finding_advises_what_is_told():
     seasons = [{"period": 84, "harmonics": 2}]
     agent = make_agent("anytime", dim=2, horizon=3, seasonality=seasons, trend=True, memory=100)

@@ -25,7 +25,9 @@ SLOPES = ((0.7, 1.0), (0.12, 3.0), (0.06, 9.0), (0.08, 1.0 / 3.0), (0.04, 1.0 / 
 STEPS = 50  # of Newton's method; it needs 5 to 12
 TOLERANCE = 1e-12  # of the log of M
 MIN_TRAJECTORIES = 30  # of a group, below which its variance is not known
+LEAST_EVEN = 10  # of a group, where few carry the rounds: its interval would be too narrow
 LARGEST = sys.float_info.max
+LACKS = 1.5  # power of (13.5): above 1, for units with more rounds often differ more a round, too
 POWER = 0.8415998  # normal quantile of 80%
 
 
@@ -158,6 +160,10 @@ def lift(
     if fewest < MIN_TRAJECTORIES:
         return Refusal(f"a group has {fewest} measured trajectories; {MIN_TRAJECTORIES} are needed")
     n = np.array([agent.rounds, control.rounds])
+    even = _even_units(agent, control)
+    if even < LEAST_EVEN:
+        few = f"few trajectories carry the rounds: a group counts as {even:.0f} even ones"
+        return Refusal(f"{few}; {LEAST_EVEN} are needed")
     spread = np.stack([agent.residuals(), control.residuals()])
     if not np.isfinite(spread).all():
         return Refusal("the rewards are too large: their squares exceed the largest number")
@@ -192,11 +198,18 @@ def lift(
     )
 
 
+def _even_units(agent: GroupSums, control: GroupSums) -> float:
+    """Return as how many trajectories of equally many rounds the smaller group counts, J / c."""
+    units = np.array([agent.n_trajectories, control.n_trajectories], dtype=np.float64)
+    squares = float(agent.products[0, 0]) + float(control.products[0, 0])
+    return float(units.min() / units.sum() * (agent.rounds + control.rounds) ** 2 / squares)
+
+
 def _lacks(agent: GroupSums, control: GroupSums) -> Floats:
-    """Return by how much more unequal all units' rounds are than each group's, (2,), at least 1.
+    """Return the factor of each group's variance, (2,), at least 1: docs/model.md (13.5).
 
     Where few units carry the sum, a small group mostly lacks them, and its variance does not know
-    of them: docs/model.md (13.5).
+    of them.
     """
     groups = (agent, control)
     units = np.array([one.n_trajectories for one in groups], dtype=np.float64)
@@ -204,7 +217,7 @@ def _lacks(agent: GroupSums, control: GroupSums) -> Floats:
     squares = np.array([float(one.products[0, 0]) for one in groups])
     unequal = units * squares / rounds**2
     of_all = units.sum() * squares.sum() / rounds.sum() ** 2
-    return np.asarray(np.maximum(1.0, of_all / unequal))
+    return np.asarray(np.maximum(1.0, of_all / unequal) ** LACKS)
 
 
 def are_drawn_otherwise(n_agent: int, n_control: int, share: float) -> bool:

@@ -14,8 +14,8 @@ const ROUNDS = 100_000, BINS = 400
 const LEAST_TIMES = 8, LEAST_SECONDS = 3600 // fewer points, or shorter ones, tell little by their time
 
 // Rewards over time where there are times, else by round of each user, or by round.
-export async function readSeries(path, session, signal, more = {}) {
-  const ask = by => get(`${path}/series`, { rounds: ROUNDS, bins: BINS, by, ...more }, signal)
+export async function readSeries(path, session, rounds, signal) {
+  const ask = by => get(`${path}/series`, { rounds, bins: BINS, by }, signal)
   const by = session.n_trajectories > 1 ? "round" : "position"
   const isOld = (Date.now() - new Date(session.created_at)) / 1000 > LEAST_TIMES * LEAST_SECONDS
   const timed = session.clock || isOld ? await ask("time") : null

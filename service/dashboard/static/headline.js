@@ -17,13 +17,10 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   if (session.n_rounds === 0) return said(null, ["No round yet.", "The first decision begins the story."])
   if (lift?.lift) return overControl(lift, series, since)
   const waits = lift && session.holdout ? [`Over control: not known yet, for ${lift.reason}.`] : []
-  const gain = estimate?.gain?.over_chance
-  if (gain) {
-    return said(gain, [`a ${unit} over choosing by chance, since ${since}.`,
-      `By its model it is ${between(gain.low, gain.high)} with probability 95%.`, ...waits], tone(gain.low, gain.high))
-  }
+  const aside = waits.length ? waits : [session.clock ? NO_CONTROL_YET : NO_CONTROL]
+  if (estimate?.gain) return byModel(estimate.gain, `a ${unit} over choosing by chance, for the choices of its latest rounds.`, [progress(series, unit), ...aside])
   const sums = arms.items.filter(item => item.earned !== null)
-  if (sums.length) return byCredit({ items: sums, since, estimate, series, unit }, waits.length ? waits : [session.clock ? NO_CONTROL_YET : NO_CONTROL])
+  if (sums.length) return byCredit({ items: sums, since, estimate, series, unit }, aside)
   return said(null, ["What it earns is not known yet.", arms.reason ?? "", when({ session, series, epochs }), ...waits])
 }
 
@@ -37,6 +34,11 @@ function overControl({ lift, rounds_to_go, agent, control }, series, since) {
     `It is ${between(low, high)}, with probability ${number(100 * level)}% however often you look, from ${number(agent.n_rounds + control.n_rounds)} measured rounds of ${number(agent.n_units + control.n_units)} units.`]
   if (low <= 0 && high >= 0) words.push(howLong(rounds_to_go, series))
   return said({ value, low, high }, words, tone(low, high))
+}
+
+function byModel({ over_chance: gain, still_to_gain: left }, first, more) {
+  return said(gain, [first, `By its model it is ${between(gain.low, gain.high)} with probability 95%, and the best choices would add ${number(left.value)} more.`, ...more],
+    tone(gain.low, gain.high))
 }
 
 function howLong(rounds, { items, last_round }) {

@@ -15,7 +15,10 @@ import { liftCard } from "./compared.js"
 import { worthCard } from "./worth.js"
 
 const MOST_FITS = 500 // that the slider walks through
-const ALL = { rounds: 100_000, bins: 60 }
+const ALL = 100_000 // rounds, the most that are read
+const FEW = 5000 // rounds that are read at each change; more, first these and then all, once a minute
+const BINS = 60
+const MINUTE = 60_000
 
 export async function showSession(main, id, signal) {
   main.replaceChildren(loading("Loading the session …"))
@@ -59,14 +62,34 @@ function layout(session) {
     make("details", { class: "part" }, make("summary", {}, "Data and fits"), facts, quality, make("h3", {}, "Fits, and why"), fits),
   ]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
-  let learned = [], newest = 0, done = [], findings = []
+  let learned = [], newest = 0, done = [], findings = [], read = null, readAt = 0
+  const history = async (now, path, signal, rounds) => {
+    const ask = by => get(`${path}/credit/arms`, { rounds, bins: BINS, by }, signal)
+    const [series, arms] = await Promise.all([readSeries(path, now, rounds, signal), ask("time")])
+    arms.isWhole = rounds === ALL
+    return { series, arms, shares: series.by === "time" ? arms : await ask(series.by) }
+  }
 
   const update = async (now, path, signal) => {
-    const [series, arms, compared, estimates, epochs] = await Promise.all([
-      readSeries(path, now, signal), get(`${path}/credit/arms`, { ...ALL, by: "time" }, signal), lift.update(now, path, signal),
+    const isLong = now.n_rounds > FEW || (now.clock?.n_slots ?? 0) > FEW
+    if (!isLong) read = await history(now, path, signal, ALL)
+    else if (read === null) {
+      read = await history(now, path, signal, FEW)
+      await draw(now, path, signal)
+    }
+    if (isLong && Date.now() - readAt > MINUTE) {
+      read = await history(now, path, signal, ALL)
+      readAt = Date.now()
+    }
+    await draw(now, path, signal)
+  }
+
+  const draw = async (now, path, signal) => {
+    const { series, arms, shares } = read
+    const [compared, estimates, epochs] = await Promise.all([
+      lift.update(now, path, signal),
       all(`${path}/estimates`, { cursor: newest }, signal), all(`${path}/epochs`, { cursor: newest }, signal),
     ])
-    const shares = series.by === "time" ? arms : await get(`${path}/credit/arms`, { ...ALL, by: series.by }, signal)
     newest = estimates.at(-1)?.number ?? newest
     findings = estimates.filter(fit => fit.findings).at(-1)?.findings ?? findings
     learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)

@@ -7,6 +7,7 @@ import { barPairs, dated, plotCard } from "./plots.js"
 const MOST_FEATURES = 8
 const MOST_ARMS = 12
 const STRETCHES = [100, 1000, 10_000, 100_000]
+const FIRST_SHOWN = 10_000 // decisions, before the reader chooses
 
 const soft = words => make("p", { class: "soft" }, words)
 export const armName = item => item.arm_id ?? (item.arm === null ? "no action" : `arm ${item.arm}`)
@@ -24,10 +25,10 @@ export function worthCard(name) {
   const update = async (session, path, signal, arms) => {
     const wanted = stretch.value, fits = STRETCHES.filter((n, i) => i === 0 || STRETCHES[i - 1] < session.n_rounds)
     stretch.replaceChildren(...fits.map(n => make("option", { value: n }, `${number(Math.min(n, session.n_rounds))} decisions`)))
-    stretch.value = fits.includes(Number(wanted)) ? wanted : fits.at(-1)
+    stretch.value = fits.includes(Number(wanted)) ? wanted : fits.findLast(n => n <= FIRST_SHOWN)
     const show = async () => {
       const [own, parts] = await Promise.all([
-        rounds() >= session.n_rounds ? arms : get(`${path}/credit/arms`, { rounds: rounds(), by: "time" }, signal),
+        rounds() >= session.n_rounds && arms.isWhole ? arms : get(`${path}/credit/arms`, { rounds: rounds(), by: "time" }, signal),
         get(`${path}/credit/features`, { rounds: rounds() }, signal),
       ])
       stretch.parentNode.hidden = session.n_rounds === 0

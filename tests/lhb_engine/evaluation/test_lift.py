@@ -123,7 +123,7 @@ def test_a_group_that_lacks_the_heavy_units_is_less_certain() -> None:
     result = found(agent, control)
     of_all = 600 * (agent.products[0, 0] + 300) / (agent.rounds + 300) ** 2
     parts = [
-        float(one.residuals()[0, 0]) / one.rounds**2 * max(1.0, of_all / unequal)
+        float(one.residuals()[0, 0]) / one.rounds**2 * max(1.0, of_all / unequal) ** 1.5
         for one, unequal in ((agent, 300 * agent.products[0, 0] / agent.rounds**2), (control, 1.0))
     ]
     assert of_all > 6
@@ -142,3 +142,15 @@ def test_groups_that_their_share_hardly_ever_draws_are_told() -> None:
         for c in drawn.cumsum(axis=1)
     ]
     assert sum(told) <= 2  # of 200 that are looked at 20 times
+
+
+def test_lift_is_withheld_where_few_units_carry_the_rounds() -> None:
+    """c of all is 601 * 1e6 / 1600^2 = 235 with one unit of 1000 rounds: control counts as one."""
+    rounds = np.ones(300)
+    rewards = np.random.default_rng(1).standard_normal(600)
+    control = GroupSums.of(rounds, rewards[300:])
+    assert isinstance(lift(GroupSums.of(rounds, rewards[:300]), control, 1e4), Lift)
+    rounds = np.append(rounds[1:], 1000.0)
+    refused = lift(GroupSums.of(rounds, rewards[:300]), control, 1e4)
+    assert isinstance(refused, Refusal)
+    assert "10 are needed" in refused

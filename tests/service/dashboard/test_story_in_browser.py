@@ -60,7 +60,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     worth = (kitchen["at_once"] + kitchen["later"]) / kitchen["n"]
     assert abs(worth - 5) < 1
     assert f"One choice of kitchen is worth {worth:.3g}" in said
-    assert "a decision over choosing these arms by chance, by its model, since 1 Jun 2026." in said
+    assert "a day over choosing by chance, for the choices of its latest rounds." in said
     assert "whether this beats what you had is not measured here" in said
     assert "it would choose kitchen now" in said
     assert "--" not in said

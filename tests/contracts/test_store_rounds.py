@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.contracts.sample_rows import (
     session,
     trajectory,
 )
+from tests.service.service_harness import ServiceHarness
 
 
 def test_decisions_are_found_by_round_number_event_and_time(store: Store) -> None:
@@ -243,3 +245,20 @@ def test_floats_come_back_to_the_last_bit(store: Store) -> None:
     commit(store, session(), *(measurement(i + 1, value=v) for i, v in enumerate(values)))
     with store.reader() as reader:
         assert [m.value for m in reader.measurement_log(T1)] == values
+
+
+def test_what_is_left_unread_keeps_no_later_reader_in_the_past(
+    store: Store, tmp_path: Path
+) -> None:
+    """A client hangs up in its export; what is acknowledged after that is seen by all."""
+    harness = ServiceHarness(tmp_path, store)
+    harness.create()
+    harness.rounds(30, rewarded=False)
+    with store.reader() as reader:
+        left = reader.window_rounds(harness.key, 1, 30, 0)
+        next(left)
+    harness.rounds(1, rewarded=False)
+    with store.reader() as other:
+        assert len(list(other.window_rounds(harness.key, 1, 40, 0))) == 31
+        left.close()  # type: ignore[attr-defined]
+        assert len(list(other.window_rounds(harness.key, 1, 40, 0))) == 31

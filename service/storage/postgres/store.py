@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from psycopg import Cursor
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from service.base.byte_bounded import ByteBounded
@@ -69,6 +70,7 @@ CHECK_SECONDS = 2.0  # between two looks at the settings, while there are commit
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
 CachedSessions = ByteBounded[SessionKey, tuple[int, SessionRow]]  # with their revisions
 new_values, changed_values = session_values(SESSION_COLUMNS), session_values(SESSION_UPDATES)
+IDLE = TransactionStatus.IDLE
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
 
 
@@ -282,8 +284,8 @@ class PostgresStore:
     def _reading(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
-            if is_alive(connection):
-                return connection
+            if is_alive(connection) and connection.info.transaction_status == IDLE:
+                return connection  # else a thread went on with what was left unread
             connection.close()
         return connect_to_read(self.url, "reader")
 

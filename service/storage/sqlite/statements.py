@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
+from weakref import WeakSet
 
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
@@ -90,12 +91,20 @@ class SqliteReader(Reader):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self._open = WeakSet[sqlite3.Cursor]()
+
+    def close(self) -> None:
+        """Close what is left unread: it would keep its snapshot, and the next reader have that."""
+        for cursor in [*self._open]:
+            cursor.close()
 
     def _one(self, name: str, *values: Any) -> Any:
         return self.connection.execute(SQL[name], values).fetchone()
 
     def _all(self, name: str, *values: Any) -> list[Any]:
-        return list(self._each(name, *values))
+        return list(giving_way(self.connection.execute(SQL[name], values)))
 
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
-        return giving_way(self.connection.execute(SQL[name], values))
+        cursor = self.connection.execute(SQL[name], values)
+        self._open.add(cursor)
+        return giving_way(cursor)

@@ -365,12 +365,15 @@ class SqliteStore:
                 connection = self._readers.pop()
             except IndexError:
                 connection = connect(self.path, readonly=True)
+            reader = SqliteReader(connection)
             try:
                 connection.execute("begin")
-                yield SqliteReader(connection)
+                yield reader
             finally:
                 connection.rollback()
-                self._readers.append(connection)
+                with suppress(sqlite3.ProgrammingError):  # a thread reads on, and keeps it
+                    reader.close()
+                    self._readers.append(connection)
 
     def trim(self) -> None:
         """Remove the least recently used rows from the caches."""

@@ -1,16 +1,19 @@
 """Which rounds' context sets are kept, so that a fit can say what choices among them earn."""
 
+from lhb_engine.history import LATEST
+
 MOST = 64  # sets of the latest rounds
+MOST_APART = LATEST // MOST  # so that retention leaves the latest ones
 LEAST = 4  # fewer say nothing of rounds to come
 
 
 def step(position: int) -> int:
     """Return how far apart kept rounds are beside a round of the session: a power of two."""
-    return 1 << max(0, position.bit_length() - MOST.bit_length() + 1)
+    return min(MOST_APART, 1 << max(0, position.bit_length() - MOST.bit_length() + 1))
 
 
 def is_kept(position: int) -> bool:
-    """Return whether the context set of a round is kept: after n rounds, of some 32 log2(n)."""
+    """Return whether the context set of a round is kept: of one in 512 of a long session."""
     return position % step(position) == 0
 
 

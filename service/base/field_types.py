@@ -20,7 +20,8 @@ Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Ordinal = Annotated[int, Field(ge=1, le=2**53)]
 Probability = Annotated[float, Field(gt=0, le=1 + 1e-9)]
-Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138, which fits a timestamp
+MOST_SECONDS = 1e11
+Time = Annotated[float, Field(ge=0, le=MOST_SECONDS)]  # until the year 5138, which fits a timestamp
 Text = Annotated[str, Field(pattern=NO_ZERO_BYTE)]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=f"^{NO_STEP}$")]
 Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]

@@ -123,13 +123,15 @@ class FitPool(FitProcesses):
         may_begin = not self._is_closed and not self.is_stalled
         while may_begin and (place := self._places.take(self._waiting)):
             del self._waiting[place.key]
-            self._spawn(self._fit_or_forget(place, self._due[place.key][0]))
+            self._spawn(self._fit_or_forget(place, self._due[place.key]))
 
-    async def _fit_or_forget(self, place: Place, due: int) -> None:
-        """Run a fit; forget it if its due mark is gone afterwards (the session was deleted)."""
+    async def _fit_or_forget(self, place: Place, mark: tuple[int, float]) -> None:
+        """Run a fit; forget it if its due mark is gone: the session was deleted, before or since.
+
+        The same fit may be due again at once, with another mark.
+        """
         key = place.key
-        mark = self._due[key]  # the same fit may be due again at once
-        is_begun = await self._fit(place, due)
+        is_begun = await self._fit(place, mark[0])
         if self._due.get(key) is not mark:
             return
         if not is_begun:  # its turn comes when processes begin work again

@@ -71,7 +71,7 @@ class Door:
 
     async def credit_by_feature(self, ctx: Context[Any], session: str) -> Answer:
         """Read what each feature earned at once, and what it brought or cost later."""
-        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}/credit/features")
+        return await self._ask(ctx, "GET", session, "credit", "features")
 
     async def lift(self, ctx: Context[Any], session: str) -> Answer:
         """Read what the agent earns beside its control group, with an interval."""
@@ -131,6 +131,9 @@ class Door:
         """Ask what is `below` sessions with the caller's key; a refusal is the tool's error."""
         key = (ctx.headers or {}).get("authorization")
         headers = {} if key is None else {"authorization": key}
+        for part in below:
+            if part in ("", ".", ".."):  # steps of a path, which would lead elsewhere
+                raise ToolError(f"unknown_session: nothing has the name {part!r}")
         url = "/".join(["/v1/sessions", *(quote(part, safe="") for part in below)])
         answer = await self._client.request(method, url, headers=headers, timeout=60, **body)
         content: Answer = answer.json()

@@ -16,8 +16,10 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
+from service.base.field_types import MOST_SECONDS
 from service.base.problems import Problem
 from service.commands.sessions import checked_agent, first_agent
+from service.lift.exact import is_exact
 from service.lift.steps import group_of, totals_of
 from service.lift.sums import NOTHING, LiftSums, ShadowSums
 from service.rounds.timeline import timeline_of
@@ -46,6 +48,7 @@ from service.writer.agent_cache import build_agent
 
 Record = dict[str, Any]
 Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow | LiftUnitRow
+MOST_GONE = 2**50  # rounds, or measurements: with those to come they stay exact in JSON
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 
 
@@ -114,6 +117,8 @@ class ImportFold:
                 first_agent(session.at_revision(revision), self._allow_oracles)
         except Problem as problem:
             raise Problem(problem.code, problem.detail, f"session.{problem.field}") from None
+        gone = session.n_gone, session.n_erased_measurements, session.n_dropped_measurements
+        check(max(gone) <= MOST_GONE, "session.n_erased_rounds", "no session has had as many")
         session.n_rounds = session.n_gone
         session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
         session.schedule.n_slots = self._schedule["n_slots"]  # erased people may have begun some
@@ -238,6 +243,8 @@ class ImportFold:
         check(begun <= decided <= session.n_rounds, "decided", "there is no such round")
         begun = session.trial.since_reward
         check(begun <= measured <= session.n_measurements, "measured", "there is no such reward")
+        times = [point[4] for point in record["points"]]
+        check(all(0 <= at <= MOST_SECONDS for at in times), "points", "they are of no time")
         shadow = ShadowSums(**record["shadow"])
         n_left_out, points = record["n_left_out"], record["points"]
         self._units = LiftSums(shadow=shadow, n_left_out=n_left_out, points=points)
@@ -252,6 +259,8 @@ class ImportFold:
         n_rounds = self._trajectories.n_rounds(unit.trajectory)
         n_blocks = block_of(unit.trajectory, n_rounds, session.horizon)
         check(n_rounds > 0 and unit.block <= n_blocks, "block", "the trajectory has no such block")
+        for name in ("reward", "predicted"):
+            check(is_exact(record[name]), name, "it is no sum of floats")
         self._last_unit = place
         self._units.move(group_of(session, unit), NOTHING, totals_of(unit))
         return unit

@@ -40,7 +40,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
 Exact = Annotated[str, Field(pattern="^-?[0-9a-f]{1,600}p-?[0-9]{1,4}$")]
 POINT = Annotated[list[WideNumber], Field(min_length=5, max_length=5)]  # of lift so far
-Diagnostic = AnyFloat | int | str | bool | list[AnyFloat]
+Diagnostic = AnyFloat | int | Text | bool | list[AnyFloat]
 
 # An export writes these fields for its readers. An import ignores them and derives its own.
 DERIVED = {
@@ -139,7 +139,13 @@ LIFT = _record(
     points=Annotated[list[POINT], Field(max_length=MOST_POINTS)],
 )
 UNIT = _record_of(
-    "unit", LiftUnitRow, ROW_OWNER, record=Literal["unit"], reward=Exact, predicted=Exact
+    "unit",
+    LiftUnitRow,
+    ROW_OWNER,
+    record=Literal["unit"],
+    rounds=Annotated[float, Field(ge=0, le=2**53)],
+    reward=Exact,
+    predicted=Exact,
 )
 VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])
 
@@ -232,7 +238,7 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "theta": list[Number] | None,
             "active_lags": NotRequired[list[Count]],
             "n_missing": NotRequired[int],
-            "diagnostics": NotRequired[dict[str, Diagnostic | dict[str, Diagnostic]]],
+            "diagnostics": NotRequired[dict[Text, Diagnostic | dict[Text, Diagnostic]]],
             "candidates": NotRequired[list[list[Number]] | None],
             "intervals": NotRequired[Intervals | None],
             "no_intervals": NotRequired[Text | None],
@@ -256,7 +262,7 @@ ESTIMATE = _record_of(
     manifest=_record(
         "manifest", **MANIFEST_FIELDS, n_erased=NotRequired[Count], anew=NotRequired[Count]
     ),
-    fingerprint=dict[str, Text | list[Text]] | None,
+    fingerprint=dict[Text, Text | list[Text]] | None,
     estimate=ESTIMATE_JSON | None,
 )
 # only an agent that learns within an epoch has state beyond its estimate

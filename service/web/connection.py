@@ -10,6 +10,7 @@
 
 import asyncio
 import functools
+import re
 import resource
 from typing import Any
 
@@ -22,6 +23,7 @@ from service.personalizer.errors import is_personalizer
 from service.web.admission import Admission, is_plain
 
 END_OF_HEAD = b"\r\n\r\n"
+OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 # for a browser that is shown an answer: it is data, of whoever asked, and no page
 API_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -119,7 +121,7 @@ class ClientConnection(HttpToolsProtocol):
             if is_refused and not (self._is_in_head() or self._is_answering()):
                 self._refuse_unread()
                 return
-            super().data_received(data)
+            super().data_received(without_offer(data) if b"pgrade:" in data else data)
         else:
             self._feed_body(data)
         if self._is_in_head():
@@ -308,11 +310,23 @@ class ClientConnection(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Answer with the problem, unless another answer is under way, and close."""
-        if self.cycle is None or self.cycle.response_complete:
+        cycle = self.cycle
+        awaits_body = cycle is not None and cycle.more_body and not self._is_in_head()
+        if awaits_body and not (cycle.response_started or self.pipeline):
+            cycle.disconnected = cycle.response_complete = True  # whoever awaits the body gives up
+            cycle.message_event.set()
+        if cycle is None or cycle.response_complete:
             self.transport.write(whole_answer(problem, "connection: close"))
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._start_write_timer()
+
+
+def without_offer(data: bytes) -> bytes:
+    """Return a head without its offer to go on in another protocol, after which no body is read."""
+    end = data.find(END_OF_HEAD)
+    head, rest = (data, b"") if end < 0 else (data[:end], data[end:])
+    return OFFER.sub(b"\r\nx-offer:", head) + rest
 
 
 def whole_answer(problem: Problem, *lines: str) -> bytes:

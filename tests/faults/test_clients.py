@@ -57,6 +57,41 @@ def test_who_hangs_up_in_mid_request_leaves_nothing_or_all(tmp_path: Path) -> No
         assert (answer.status_code, answer.json()["round"]) == (200, 1)
 
 
+def answer_to(server: Server, sent: bytes) -> bytes:
+    """All that a connection answers until the server closes it."""
+    with connect(server) as one:
+        one.sendall(sent)
+        return b"".join(iter(lambda: one.recv(4096), b""))
+
+
+def test_an_offer_of_another_protocol_is_answered_in_this_one(tmp_path: Path) -> None:
+    """As curl --http2 offers HTTP/2 with each request, and Java's client with its first."""
+    offer = (
+        "connection: close, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    )
+    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+        session = create(client)
+        read = answer_to(server, f"GET /healthz HTTP/1.1\r\n{OURS}{offer}\r\n".encode())
+        assert read.startswith(b"HTTP/1.1 200 ")
+        asked = request_of(session, {"contexts": ARMS}).replace(
+            b"\r\n\r\n", b"\r\n%b\r\n" % offer.encode(), 1
+        )
+        assert answer_to(server, asked).startswith(b"HTTP/1.1 201 ")
+        assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 1
+
+
+@pytest.mark.parametrize("end", [b"zz\r\n", b"0\r\nx-sum: 1\r\n\r\n"], ids=["chunk", "trailer"])
+def test_a_body_that_is_not_http_is_refused_in_words(tmp_path: Path, end: bytes) -> None:
+    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+        session, body = create(client), json.dumps({"contexts": ARMS}).encode()
+        head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\n{OURS}"
+        head += f"transfer-encoding: chunked\r\n\r\n{len(body):x}\r\n"
+        answer = answer_to(server, head.encode() + body + b"\r\n" + end)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"malformed_http" in answer
+        assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0
+
+
 def resident_mb(server: Server) -> float:
     assert server.process is not None
     status = Path(f"/proc/{server.process.pid}/status").read_text()

@@ -4,6 +4,7 @@ import pytest
 
 import service.fits.kept_sums
 import service.rounds.retention
+from lhb_engine import context_sets
 from lhb_engine.agents import summed_past
 from lhb_engine.design import moment_sums
 from lhb_engine.findings import all_checks
@@ -24,4 +25,5 @@ def keep_sums_from(monkeypatch: pytest.MonkeyPatch, latest: int, grain: int = 16
     """Fits go on from sums where there are more than `latest` rounds or slots."""
     for module in READERS:
         monkeypatch.setattr(module, "LATEST", latest)
+    monkeypatch.setattr(context_sets, "MOST_APART", max(1, latest // context_sets.MOST))
     monkeypatch.setattr(moment_sums, "GRAIN", grain)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.base.process_pool import Processes
+from service.writer.effects import Effects
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.fits.fit_gate import ARMS, close_gate, installed, play
 from tests.service.fits.fit_jobs import failing_fit, gated_fit
@@ -64,6 +65,18 @@ async def test_a_blocking_decision_waits_and_then_gets_its_round(serve: Serve) -
         assert sorted(answer["round"] for answer in answers) == [5, 6, 7, 8, 9]
         [estimate] = await installed(client, session)
         assert {answer["model_version"] for answer in answers} == {estimate["model_version"]}
+
+
+async def test_a_session_that_goes_before_its_fit_begins_leaves_the_process_to_others(
+    serve: Serve,
+) -> None:
+    async with serve() as client:
+        pool, gone = client.service.fits, ("", "gone")
+        pool.after_commit(Effects(due={gone: 4}, seconds={gone: 0.1}))
+        pool.after_commit(Effects(removed={gone}))
+        session = await client.create(algorithm="ad_lasso")
+        await play(client, session, 4)
+        await until(lambda: installed(client, session))
 
 
 async def test_who_waits_too_long_is_told_to_come_again(serve: Serve) -> None:

@@ -55,6 +55,10 @@ async def test_tools_read_where_there_are_no_keys(serve: Serve) -> None:
         assert [one["name"] for one in listed["items"]] == ["shop"]
         assert (await call(client, "explain", session="shop", event_id="a"))["round"] == 1
         assert (await call(client, "lift", session="shop"))["lift"] is None
+        by_feature = await call(client, "credit_by_feature", session="shop")
+        assert "items" in by_feature, by_feature
+        for step in (".", "..", ""):
+            assert "unknown_session" in await call(client, "session", session=step)
         refused = await call(client, "estimate", session="nobody")
         assert "unknown_session" in refused
 

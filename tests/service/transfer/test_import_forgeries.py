@@ -120,6 +120,10 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("header.session.options.c", header(options={"c": NAN})),
     ("header.session.options.zz", header(options={"zz": 1})),
     ("header.session.zz", header(zz=1)),
+    *(
+        ("header.session.n_erased_rounds", header(**{name: 2**53}))
+        for name in ("n_erased_rounds", "n_erased_measurements")
+    ),
     ("header.session.algorithm", header(algorithm="zz")),
     ("header.session.algorithm", header(algorithm="oracle", options={"theta": [1.0, 0.0]})),
     ("header.session.reward_wait_seconds", header(refit="blocking", reward_wait_seconds=9.0)),
@@ -195,6 +199,11 @@ FORGERIES: list[tuple[str, Forge]] = [
             "estimate", "estimate", "effects", value={"values": [1.0], "included": [], "share": []}
         ),
     ),
+    *(
+        ("estimate.estimate.diagnostics", deeper("estimate", "estimate", "diagnostics", value=v))
+        for v in ({"a": "\ud800"}, {"\ud800": 1.0}, {"a": {"\ud800": 1.0}})
+    ),
+    ("estimate.fingerprint", part("estimate", fingerprint={"\ud800": "1"})),
     *(("agent.state", part("agent", state=v)) for v in (5, {})),
     ("agent.state.zz", part("agent", state={"version": 1, "theta": None, "zz": 1})),
     ("agent.record", lambda records: records.append(records[-1])),

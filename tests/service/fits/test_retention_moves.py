@@ -191,11 +191,9 @@ def test_what_needs_dropped_rows_fails_for_good(harness: ServiceHarness, databas
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({"algorithm": "ad_lasso"}, "an algorithm without the option memory"),
         ({"reward_mode": "sum"}, "sum"),
         ({"default_reward": 0.0}, "default_reward"),
         ({"horizon": 1000}, "dim times horizon over 1000"),
-        ({"mode": "shadow"}, "lift"),
     ],
 )
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

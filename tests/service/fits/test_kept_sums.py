@@ -15,6 +15,7 @@ from service.commands.void_decision import VoidDecision
 from service.rounds import history, stored_past
 from service.session.schedule_records import Watermark
 from service.transfer.replay import replay_session
+from tests.examples import repeats
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
@@ -63,7 +64,7 @@ def test_a_session_lives_on_sums(
 
 @pytest.mark.parametrize(
     ("database_url", "names"),
-    [("sqlite", ("",)), ("sqlite", ("", "a"))],
+    [*repeats(("sqlite", ("",))), ("sqlite", ("", "a"))],
     indirect=["database_url"],
 )
 def test_rewards_may_be_later_than_the_latest_rows(
@@ -109,7 +110,7 @@ def test_no_slice_hides_a_measurement_beyond_the_window(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("zero_start", [True, False])
+@pytest.mark.parametrize("zero_start", [*repeats(True), False])
 def test_a_session_with_levels_lives_on_sums(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch, zero_start: bool
 ) -> None:

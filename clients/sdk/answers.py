@@ -24,7 +24,7 @@ FindingCode = Literal[
     "profiles_differ",
     "errors_correlated",
 ]
-Deciding = Literal["sure", "in_doubt", "learning", "exploring", "none"]
+Deciding = Literal["in_use", "in_doubt", "learning", "exploring", "none"]
 LagForm = Literal["shared", "sparse", "smooth"]
 Asked = Literal["begun", "due", "nothing_new"]
 By = Literal["position", "round", "time"]
@@ -259,7 +259,7 @@ class FitAnswer(TypedDict):
 class EstimateAnswer(FitAnswer):
     """The estimate that decisions are made by now."""
 
-    deciding: Literal["sure", "in_doubt", "learning"]
+    deciding: Literal["in_use", "in_doubt", "learning"]
     features: NotRequired[list[str] | None]
     slot_seconds: NotRequired[int | None]
 

@@ -88,7 +88,7 @@ class Anytime(Agent):
         known = self.prediction
         if known is not None and not known.stands_out:
             return "learning"
-        return "in_doubt" if known is not None and known.in_doubt else "sure"
+        return "in_doubt" if known is not None and known.in_doubt else "in_use"
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""

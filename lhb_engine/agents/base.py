@@ -29,11 +29,11 @@ _QUIET = copy_context()
 _QUIET.run(np.seterr, over="ignore", invalid="ignore")
 
 
-# What a decision is based on. sure: the installed direction. in_doubt: that direction, and
+# What a decision is based on. in_use: the installed direction. in_doubt: that direction, and
 # what was forecast did not come. learning: that direction, which does not stand out from the noise
 # yet. exploring: there is no direction yet, and the agent explores. none: the agent has learned
 # nothing, and chooses at random.
-Deciding = Literal["sure", "in_doubt", "learning", "exploring", "none"]
+Deciding = Literal["in_use", "in_doubt", "learning", "exploring", "none"]
 
 
 class OptionError(ValueError):
@@ -218,7 +218,7 @@ class Agent:
     @property
     def deciding(self) -> Deciding:
         """What the next decision is based on."""
-        return "none" if self.theta is None else "sure"
+        return "none" if self.theta is None else "in_use"
 
     @property
     def has_responses(self) -> bool:

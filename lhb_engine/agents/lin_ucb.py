@@ -46,7 +46,7 @@ class LinUCB(Agent):
     @property
     def deciding(self) -> Deciding:
         """LinUCB decides by its ellipsoid from the first round on."""
-        return "sure"
+        return "in_use"
 
     def _scores(self, contexts: Floats) -> Floats:
         """Return the upper confidence bounds."""

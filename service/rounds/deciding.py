@@ -17,7 +17,7 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
     The agent is built, and its state read, once after each fit: a listing asks of many sessions.
     """
     if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
-        return "sure"
+        return "in_use"
     version = (session.key, session.created_at, session.n_estimates, session.revision)
     found = _decides.get(version)
     if found is None:

@@ -243,10 +243,10 @@ def test_estimates_are_in_order(name):
 
 def test_it_says_what_decides(name):
     told = ALGORITHMS[name].needs_truth and name == "oracle"
-    before = {"anytime": "exploring", "lin_ucb": "sure"}.get(name, "sure" if told else "none")
+    before = {"anytime": "exploring", "lin_ucb": "in_use"}.get(name, "in_use" if told else "none")
     assert fresh(name).deciding == before
     agent = played(name)
-    assert agent.deciding == ("none" if name == "uniform" else "sure")
+    assert agent.deciding == ("none" if name == "uniform" else "in_use")
 
 
 def test_an_estimate_without_direction_keeps_theta(name):

@@ -55,7 +55,7 @@ export function state(session, alarm = null) {
   if (alarm) return ["alarm: predicted badly of late", "bad"]
   if (session.n_rounds === 0) return ["no round yet", ""]
   const decides = {
-    sure: ["decides by what it learned", "good"],
+    in_use: ["decides by what it learned", "good"],
     in_doubt: ["decides by what it learned; what it forecast did not come", "bad"],
     learning: ["decides by its best guess: nothing stands out from the noise yet", ""],
     exploring: ["exploring", ""],

@@ -4,8 +4,10 @@ import { duration, make, number } from "./dom.js"
 import { dated } from "./plots.js"
 import { several, lagUnit } from "./units.js"
 
-const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. A session with a holdout tells."
+const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. Create a session with holdout to know: a share of rounds is left to what you had."
 const NO_CONTROL_YET = "A session with a clock has no control group, so whether this beats what you had is not measured here."
+
+const LITTLE = 0.05 // of the gain
 
 const signed = value => (value > 0 ? `+${number(value)}` : number(value))
 const between = (low, high) => `between ${signed(low)} and ${signed(high)}`
@@ -30,14 +32,14 @@ function overControl({ lift, rounds_to_go, agent, control }, series, since) {
   const { difference: value, low, high, ratio, level } = lift
   const verdict = low > 0 ? "It is better than control." : high < 0 ? "It is worse than control." : "It is not decided yet."
   const more = ratio === null ? "" : ` (${signed(100 * (ratio - 1))}%)`
-  const words = [`a round over control${more}, since ${since}.`, verdict,
+  const words = [`a round ${value < 0 ? "against" : "over"} control${more}, since ${since}.`, verdict,
     `It is ${between(low, high)}, with probability ${number(100 * level)}% however often you look, from ${number(agent.n_rounds + control.n_rounds)} measured rounds of ${number(agent.n_units + control.n_units)} units.`]
   if (low <= 0 && high >= 0) words.push(howLong(rounds_to_go, series))
   return said({ value, low, high }, words, tone(low, high))
 }
 
 function byModel({ over_chance: gain, still_to_gain: left }, first, more) {
-  return said(gain, [first, `By its model it is ${between(gain.low, gain.high)} with probability 95%, and the best choices would add ${number(left.value)} more.`, ...more],
+  return said(gain, [first, `By its model it is ${between(gain.low, gain.high)} with probability 95%, and ${left.high < LITTLE * gain.value ? "almost nothing is left to gain" : `the best choices would add ${number(left.value)} more`}.`, ...more],
     tone(gain.low, gain.high))
 }
 
@@ -68,7 +70,7 @@ function progress({ items }, unit) {
   if (known.length < 10) return ""
   const mean = some => some.reduce((sum, item) => sum + item.parts.actions, 0) / some.length
   const [before, now] = [mean(known.slice(0, n)), mean(known.slice(-n))]
-  return `Actions brought ${signed(before)} a ${unit} at first, and ${signed(now)} of late.`
+  return `Beside no action it brought ${signed(before)} a ${unit} in its first tenth, and ${signed(now)} in its last.`
 }
 
 // When something will be known: how far the next fit is away.

@@ -107,7 +107,7 @@ function layout(session) {
     }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
     quality.replaceChildren(dataFacts(now, series))
     fits.replaceChildren(fitTable([...done, ...to_come], now.clock ? "slot" : "round"))
-    await Promise.all([worth.update(now, path, signal, arms), came.update(now, path, signal, series)])
+    await Promise.all([worth.update(now, path, signal, arms, estimate), came.update(now, path, signal, series)])
   }
   return { nodes, update, say }
 }

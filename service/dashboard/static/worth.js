@@ -6,6 +6,7 @@ import { barPairs, dated, plotCard } from "./plots.js"
 
 const MOST_FEATURES = 8
 const MOST_ARMS = 12
+const FEW = 20 // choices of an arm
 const STRETCHES = [100, 1000, 10_000, 100_000]
 const FIRST_SHOWN = 10_000 // decisions, before the reader chooses
 
@@ -22,7 +23,7 @@ export function worthCard(name) {
   let again = () => {}
   stretch.addEventListener("change", () => again())
   const rounds = () => Number(stretch.value || STRETCHES.at(-1))
-  const update = async (session, path, signal, arms) => {
+  const update = async (session, path, signal, arms, estimate) => {
     const wanted = stretch.value, fits = STRETCHES.filter((n, i) => i === 0 || STRETCHES[i - 1] < session.n_rounds)
     stretch.replaceChildren(...fits.map(n => make("option", { value: n }, `${number(Math.min(n, session.n_rounds))} decisions`)))
     stretch.value = fits.includes(Number(wanted)) ? wanted : fits.findLast(n => n <= FIRST_SHOWN)
@@ -33,7 +34,9 @@ export function worthCard(name) {
       ])
       stretch.parentNode.hidden = session.n_rounds === 0
       drawArms(own, { words, plot, byArm })
-      byFeature.replaceChildren(...featureTable(parts, session))
+      // of named arms that never change, features tell the same once more
+      const repeats = areNamed(own) && own.items.every(item => item.is_fixed)
+      byFeature.replaceChildren(...(repeats ? [] : featureTable(parts, session, estimate)))
     }
     again = () => show().catch(error => { if (error.name !== "AbortError") words.textContent = error.message })
     await show()
@@ -60,8 +63,8 @@ function drawArms(arms, { words, plot, byArm }) {
     byArm.replaceChildren(table("Worth by arm", [
       ["arm", armName], ["chosen", row => number(row.n), true], ["one: at once", row => number(row.now), true],
       ["later", row => number(row.then), true], ["in all", row => withBand(row.whole, row.in_all_interval?.map(end => end / row.n)), true],
-      ["all of them", row => number(row.at_once + row.later), true], ["still to come", row => number(toCome(row)), true],
-    ], rows))
+      ["all choices", row => number(row.at_once + row.later), true], ["still to come", row => number(toCome(row)), true],
+    ], rows), ...(rows.some(row => row.n < FEW) ? [soft(`What was chosen fewer than ${FEW} times is little known.`)] : []))
   }
 }
 
@@ -70,14 +73,21 @@ const toCome = row => (Math.abs(row.to_come) < 1e-9 * Math.abs(row.earned) ? 0 :
 
 const withBand = (value, band) => (band ? `${number(value)} (${number(band[0])} to ${number(band[1])})` : number(value))
 
-function featureTable({ items, first_round, last_round }, session) {
+// What one more of a feature pays in all lags together, with its interval where there is one.
+function ofOne({ lag_profiles: profiles, lag_weights, theta, intervals }, i) {
+  const weights = lag_weights.reduce((sum, weight) => sum + weight, 0)
+  const value = profiles ? profiles.reduce((sum, row) => sum + row[i], 0) : weights * theta[i]
+  return withBand(value, intervals?.lag_sums?.[i][2])
+}
+
+function featureTable({ items, first_round, last_round }, session, estimate) {
   if (items.length === 0) return []
   const labels = features(session)
   const weight = row => Math.abs(row.at_once) + Math.abs(row.later)
   const largest = [...items].sort((a, b) => weight(b) - weight(a)).slice(0, MOST_FEATURES).sort((a, b) => a.feature - b.feature)
   return [make("h3", {}, "By feature"), table("Credit by feature", [
-    ["feature", row => labels[row.feature]], ["at once", row => withBand(row.at_once, row.intervals?.at_once), true],
+    ["feature", row => labels[row.feature]], ["one more of it", row => (estimate ? ofOne(estimate, row.feature) : ""), true], ["all choices: at once", row => withBand(row.at_once, row.intervals?.at_once), true],
     ["later", row => withBand(row.later, row.intervals?.later), true], ["in all", row => withBand(row.at_once + row.later, row.intervals?.in_all), true],
     ["still to come", row => number(toCome(row)), true],
-  ], largest), soft(`Totals of ${number(last_round - first_round + 1)} decisions, beside decisions with 0 in a feature's place.${items.length > largest.length ? " Features that paid less are left out." : ""}${largest[0].intervals ? " In brackets: 95% intervals." : ""}`)]
+  ], largest), soft(`Totals of ${number(last_round - first_round + 1)} decisions, beside decisions with 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${largest[0].intervals ? " In brackets: 95% intervals." : ""}`)]
 }

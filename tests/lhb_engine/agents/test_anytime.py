@@ -227,7 +227,7 @@ def test_it_decides_by_every_direction_until_another_fit_has_one():
         [choice.arm for choice in choices] == best == agent.choose_block(contexts, draws).tolist()
     )
     agent.install(agent.fit(history(n=60).over(FitWindow(1, 1, 60, HORIZON, 60))))
-    assert agent.deciding == "sure"
+    assert agent.deciding == "in_use"
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ def test_no_direction_stands_out_from_pure_noise_for_long():
         plain = Anytime.choose_block
 
         def watched(agent, contexts, draws, played=played, plain=plain):
-            played += [agent.deciding != "sure" for _ in draws]
+            played += [agent.deciding != "in_use" for _ in draws]
             return plain(agent, contexts, draws)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -311,7 +311,7 @@ def test_what_was_forecast_and_did_not_come_is_in_doubt():
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     estimate = agent.fit(history(n=600))
     agent.install(estimate)
-    assert agent.deciding == "sure"
+    assert agent.deciding == "in_use"
     short = [Finding("earns_less", "").to_json()]
     zero = Estimate("zero", np.zeros(HORIZON), findings=short)
     agent.install(zero)
@@ -320,6 +320,6 @@ def test_what_was_forecast_and_did_not_come_is_in_doubt():
     agent.install(replace(zero, findings=[], diagnostics={"alarm": True}))
     assert agent.deciding == "in_doubt"
     agent.install(replace(zero, findings=[]))
-    assert agent.deciding == "sure"
+    assert agent.deciding == "in_use"
     agent.prediction = replace(agent.prediction, stands_out=False, in_doubt=True)
     assert agent.deciding == "learning"

@@ -263,6 +263,6 @@ async def test_rank_scores_and_writes_nothing(serve: Serve) -> None:
             "ranking": [1, 2, 0],
             "arm_ids": ["y", "z", "x"],
             "model_version": 0,
-            "deciding": "sure",
+            "deciding": "in_use",
         }
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0

@@ -123,7 +123,9 @@ def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) 
     assert abs(sums[1] + 0.5) < 0.3
     assert "Bands: 95% intervals." in profiles.inner_text()
     by_feature = page.get_by_role("table", name="Credit by feature").locator("tbody tr")
-    assert [row.split("\t")[0] for row in by_feature.all_inner_texts()] == ["depth", "clickbait"]
+    rows = [row.split("\t") for row in by_feature.all_inner_texts()]
+    assert [row[0] for row in rows] == ["depth", "clickbait"]
+    assert abs(float(rows[1][1].split()[0]) + 0.5) < 0.3  # one more of it
     with Client(url) as client:
         [_, clickbait] = client.session("clickbait").credit_by_feature()["items"]
     assert clickbait["at_once"] * clickbait["later"] < 0

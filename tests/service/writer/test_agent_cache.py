@@ -98,6 +98,6 @@ def test_what_decides_is_read_once_after_each_fit(
     assert (says(), says()) == ("none", "none")
     harness.rounds(4)
     harness.finish(4)
-    assert (says(), says(), n_read) == ("sure", "sure", 1)
+    assert (says(), says(), n_read) == ("in_use", "in_use", 1)
     harness.rounds(1)
-    assert (says(), n_read) == ("sure", 1)
+    assert (says(), n_read) == ("in_use", 1)

@@ -36,7 +36,10 @@ class ForkedProcess:
         numbers = [writes if n == 1 and not file else file and file.fileno()
                    for n, file in enumerate(files)]  # fmt: skip
         shared = [None if n is None else Connection(os.dup(n)) for n in numbers]
-        self._process = FORKS.Process(target=_run, args=(code, dict(environment), shared))
+        # the process that forks began with those of an earlier time
+        processors = os.sched_getaffinity(0)
+        given = code, dict(environment), shared, processors
+        self._process = FORKS.Process(target=_run, args=given)
         self._process.start()
         os.close(writes)
         for connection in shared:
@@ -104,7 +107,13 @@ def lhb_text(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     return subprocess.CompletedProcess(arguments, done.returncode, *output)
 
 
-def _run(code: str, environment: dict[str, str], files: list[Connection | None]) -> None:
+def _run(
+    code: str,
+    environment: dict[str, str],
+    files: list[Connection | None],
+    processors: set[int],
+) -> None:
+    os.sched_setaffinity(0, processors)
     for number, file in enumerate(files):
         if file is not None:
             os.dup2(file.fileno(), number)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import IO, Any
 
@@ -60,9 +60,10 @@ class ForkedProcess:
         return self.returncode
 
     def send_signal(self, how: int) -> None:
-        """Signal it, if it runs."""
-        if self.returncode is None:
-            os.kill(self.pid, how)
+        """Signal it, if it runs: its end may be known to the process that forked it alone."""
+        with suppress(ProcessLookupError):
+            if self.returncode is None:
+                os.kill(self.pid, how)
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, once it has ended."""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
-OWN = "Trajectories have responses of their own: their spread has intervals."
-OWN = "Each trajectory decides by its own direction."
+OWN_SPREAD = "Trajectories have responses of their own: their spread has intervals."
+OWN_DIRECTIONS = "Each trajectory decides by its own direction."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
 MOST_SMOOTH = 0.5  # of the draws: intervals are shown to hold for few lags alone
@@ -147,7 +147,7 @@ class AnytimeFit:
         active = np.flatnonzero(found.inclusion > ACTIVE)
         samples = self.candidates is not None or part.stops_teaching()
         found, spread = self._about_mean(found, first)
-        known: Certainty | str = OWN if spread else "The selected contexts hardly vary."
+        known: Certainty | str = OWN_SPREAD if spread else "The selected contexts hardly vary."
         if not found.stands_out:
             known = "No direction stands out from the noise."
         elif found.smooth > MOST_SMOOTH:
@@ -223,7 +223,7 @@ class AnytimeFit:
     def _gain(self, found: Posterior, theta: Floats, drawn: Floats | None) -> dict[str, Any] | str:
         """Return what choices earn by theta, or by the drawn directions in turn; or why not."""
         if self.options.own:
-            return OWN
+            return OWN_DIRECTIONS
         deciding = theta[None] if drawn is None else drawn
         return gain(self.sets, theta, deciding, found.totals, self.options.epsilon)
 

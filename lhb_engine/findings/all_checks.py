@@ -11,6 +11,7 @@ from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.findings.check_choices import check_choices
 from lhb_engine.findings.check_contexts import (
+    LagEffects,
     check_actions,
     check_features,
     check_future,
@@ -121,11 +122,14 @@ def _all(
     yield from check_features(rows)
     yield from check_actions(rows)
     codes = {found.code for found in (*levels, *of_time)}
-    if errors.any():
-        yield from check_future(rows, errors, DOUBT if codes else 1.0)
+    doubt = DOUBT if codes else 1.0
+    effects = LagEffects.of(rows, errors) if errors.any() else None
+    if effects is not None:
+        yield from check_future(effects, doubt)
     if rows.n_rows < ROWS_A_LAG * horizon or not errors.any() or codes & {"season", "trend"}:
         return  # what moves rewards over time looks like effects at many lags
-    yield from check_horizon(rows, errors, horizon, DOUBT if codes else 1.0)
+    if effects is not None:
+        yield from check_horizon(effects, horizon, doubt)
     if known is not None and not codes:
         yield from check_halves(rows, errors, known, horizon)
         yield from check_profiles(rows, errors, known)

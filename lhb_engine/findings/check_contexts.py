@@ -4,6 +4,7 @@ Effects may lie beyond the horizon, or differ between the halves of the rows.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
@@ -106,32 +107,48 @@ def _depends(y: Floats, contexts: Floats) -> bool:
     return bool(ratio > 1.0 + SURE * float(np.sqrt(2.0 / dim)))
 
 
-def check_horizon(
-    rows: AlignedRounds, errors: Floats, horizon: int, doubt: float
-) -> Iterator[Finding]:
+class LagEffects(NamedTuple):
+    """How clearly errors go with the contexts at each lag, from -n_lags to n_lags - 1.
+
+    `sizes` are squares of scores, each the sum of `dim` of them; `counts` the rows that see an
+    action at the lag.
+    """
+
+    sizes: Floats
+    counts: Floats
+    dim: int
+
+    @classmethod
+    def of(cls, rows: AlignedRounds, errors: Floats) -> "LagEffects | None":
+        """Return those of rows; None where contexts are too long, or do not vary."""
+        if rows.contexts.shape[1] > MOST_WHITENED:
+            return None
+        left = innovations(rows, errors, autocorrelation(rows, errors))
+        acted = actions(rows)
+        signals = _centred(rows.contexts, acted)
+        scale = _whitening(signals[acted])
+        if scale is None:
+            return None
+        white = signals @ scale
+        products, counts = _by_lag(left, white, rows.number > 0, acted, rows.n_lags)
+        noise = max(float(left @ left) / rows.n_rows, 1e-300)
+        sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
+        return cls(sizes, counts, white.shape[1])
+
+
+def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[Finding]:
     """Look for effects of contexts from h to 2h - 1 rounds ago, `doubt` times beyond chance."""
-    dim = rows.contexts.shape[1]
-    if dim > MOST_WHITENED or rows.n_lags <= horizon:
-        return
-    left = innovations(rows, errors, autocorrelation(rows, errors))
-    acted = actions(rows)
-    signals = _centred(rows.contexts, acted)
-    scale = _whitening(signals[acted])
-    if scale is None:
-        return
-    white, n_lags = signals @ scale, rows.n_lags
-    products, counts = _by_lag(left, white, rows.number > 0, acted, n_lags)
-    noise = float(left @ left) / rows.n_rows
-    sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
+    sizes, counts, dim = effects
+    n_lags = len(sizes) // 2
     past, seen = sizes[n_lags + horizon :], counts[n_lags + horizon :] >= LEAST_SEEING
     if not seen.any():
         return
     future = sizes[: n_lags - horizon][::-1][seen]
-    chance = max(1.0, float(future.mean()) / white.shape[1])
+    chance = max(1.0, float(future.mean()) / dim)
     past = np.where(seen, past / chance, 0.0)
     n = int(seen.sum())
-    far = np.flatnonzero(past > doubt * chdtri(white.shape[1], CHANCE / n))
-    expected = float(n * white.shape[1])
+    far = np.flatnonzero(past > doubt * chdtri(dim, CHANCE / n))
+    expected = float(n * dim)
     limit = expected + SPREAD * float(np.sqrt(2.0 * expected))
     if len(far) == 0 and float(past.sum()) < doubt * limit:
         return
@@ -144,28 +161,16 @@ def check_horizon(
     )
 
 
-def check_future(rows: AlignedRounds, errors: Floats, doubt: float) -> Iterator[Finding]:
+def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding]:
     """Look for effects of contexts of the next rounds, `doubt` times beyond chance.
 
     Errors that go with the next contexts as they do with those much later, or with earlier ones,
     say nothing.
     """
-    if rows.contexts.shape[1] > MOST_WHITENED:
-        return
-    left = innovations(rows, errors, autocorrelation(rows, errors))
-    acted = actions(rows)
-    signals = _centred(rows.contexts, acted)
-    scale = _whitening(signals[acted])
-    if scale is None:
-        return
-    white, n_lags = signals @ scale, rows.n_lags
-    products, counts = _by_lag(left, white, rows.number > 0, acted, n_lags)
-    noise = max(float(left @ left) / rows.n_rows, 1e-300)
-    sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
-    sizes = np.where(counts >= LEAST_SEEING, sizes, 0.0)
+    sizes = np.where(effects.counts >= LEAST_SEEING, effects.sizes, 0.0)
+    n_lags, dim = len(sizes) // 2, effects.dim
     future, past = sizes[:n_lags][::-1], sizes[n_lags:]
     near, far = future[:NEXT], future[NEXT:]
-    dim = white.shape[1]
     chance = max(1.0, float(far.mean()) / dim if len(far) else 1.0)
     limit = max(
         doubt * chance * chdtri(dim, CHANCE / NEXT), CLEARER * float(past[:NEXT].max(initial=0.0))

@@ -44,10 +44,24 @@ def less_level(rows: AlignedRounds, values: Floats, gain: float) -> Floats:
     """
     order = np.flatnonzero(rows.number > 0)
     order = order[np.argsort(rows.number[order], kind="stable")]
-    out, level = np.zeros_like(values), np.zeros(values.shape[1:])
-    for place in order:  # scipy.signal has this as `lfilter`, and takes a second to load
-        out[place] = values[place] + level
-        level = (1.0 - gain) * out[place] - values[place]
+    out = np.zeros_like(values)
+    if values.ndim == 1:
+        out[order] = _less_level(values[order].tolist(), gain)
+    else:
+        out[order] = np.transpose([_less_level(v, gain) for v in values[order].T.tolist()])
+    return out
+
+
+def _less_level(values: list[float], gain: float) -> list[float]:
+    """Return consecutive values less their level.
+
+    `scipy.signal.lfilter` does the same, and takes a second to load.
+    """
+    out, level = [], 0.0
+    for value in values:
+        left = value + level
+        level = (1.0 - gain) * left - value
+        out.append(left)
     return out
 
 

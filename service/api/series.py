@@ -12,6 +12,7 @@ import numpy as np
 from fastapi import Query
 
 from clients.sdk.answers import By, PartsAnswer, SeriesAnswer
+from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import covariates_of, expected_rewards
@@ -132,7 +133,8 @@ def _measured(
     window = FitWindow(1, first, last, n_lags, last)
     past = timeline_of(session).past(reader, session, window, None, takes_kept=True)
     history = past.measured() if estimate is None else past.whole()
-    history = build_agent(session, None).covariates.told(history)
+    told = build_agent(session, None).covariates
+    history = told.told(history)
     none = np.zeros(0, np.int64)
     found = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]
     whose: dict[str, int] = {}
@@ -145,14 +147,16 @@ def _measured(
         of = part.measurements
         made = np.zeros((len(of), len(PARTS)))
         if estimate is not None:
-            made = _parts(session, part, estimate)
+            made = _parts(part, estimate, told, stretch_of(session.horizon))
         positions, n_rounds = part.numbering[of.last - part.first_round], of.last - of.first + 1
         numbers = np.full(len(of), number)
         found.append(Measured(positions, of.last, numbers, n_rounds, of.value, made))
     return Measured(*map(np.concatenate, zip(*found, strict=True)))
 
 
-def _parts(session: SessionRow, part: Trajectory, estimate: dict[str, Any]) -> Floats:
+def _parts(
+    part: Trajectory, estimate: dict[str, Any], told: Covariates, stretch_rounds: int
+) -> Floats:
     """Return what the estimate makes each measurement of, (n, 6): see `PartsAnswer`."""
     measured, base = part.measurements, estimate["intercept"] or 0.0
     n_rounds = measured.last - measured.first + 1
@@ -163,7 +167,6 @@ def _parts(session: SessionRow, part: Trajectory, estimate: dict[str, Any]) -> F
     effects = (estimate.get("effects") or {}).get("values")
     if effects is not None and part.covariates is not None:
         beside = covariates_of(part) * effects
-        told = build_agent(session, None).covariates
         n, trend = len(told.names), beside.shape[1] - bool(told.trend)
         for name, columns in (
             ("covariates", beside[:, :n]),
@@ -173,7 +176,7 @@ def _parts(session: SessionRow, part: Trajectory, estimate: dict[str, Any]) -> F
             made[name] = columns.sum(axis=1)
     spread = (estimate.get("levels") or {"spread": 0.0})["spread"]
     rest = measured.value - np.sum([*made.values()], axis=0)
-    stretch = measured.last // stretch_of(session.horizon)
+    stretch = measured.last // stretch_rounds
     # what a random intercept of each stretch is, given these rewards
     within = np.bincount(stretch, n_rounds) * spread**2 + (estimate.get("sigma_hat") or 1.0) ** 2
     intercepts = np.bincount(stretch, rest) * spread**2 / within

@@ -2,7 +2,6 @@
 
 import { make, number } from "./dom.js"
 
-const WORST_FIRST = ["lags_change", "horizon_short", "pays_now_costs_later", "profiles_differ", "known_before", "trend", "season", "errors_correlated", "features_alike"]
 const MOST_MISSING = 0.1 // share of the rounds at hand
 
 export function advice({ session, lift, series, findings, failed }) {
@@ -12,8 +11,7 @@ export function advice({ session, lift, series, findings, failed }) {
   if (series.alarm) add("Later rounds fit the model badly: the world, or the data, has changed. Look at what came and what was expected, below.", true)
   if (failed) add(`The last fit failed: ${failed}`, true)
   if (lift?.groups_differ) add(lift.groups_differ, true)
-  const rank = code => (WORST_FIRST.indexOf(code) + 1) || WORST_FIRST.length + 1
-  for (const one of [...findings].sort((a, b) => rank(a.code) - rank(b.code))) add(one.message)
+  for (const one of findings) add(one.message)
   const older = series.items.slice(0, -2), rounds = older.reduce((sum, item) => sum + item.last_round - item.first_round + 1, 0)
   const missing = rounds - older.reduce((sum, item) => sum + item.n_measured, 0)
   if (series.isByPosition && session.reward_mode !== "sum" && missing > MOST_MISSING * rounds) {

@@ -289,7 +289,7 @@ def test_a_lag_is_called_active_by_nearly_all_draws(monkeypatch):
 
 def test_where_trajectories_decide_by_their_own_directions_no_gain_is_said():
     estimate = fit(history(n=60), own=True)
-    assert (estimate.gain, estimate.no_gain) == (None, anytime_fit.OWN)
+    assert (estimate.gain, estimate.no_gain) == (None, anytime_fit.OWN_DIRECTIONS)
 
 
 def test_no_finding_advises_what_is_told():

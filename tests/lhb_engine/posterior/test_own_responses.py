@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent
+from lhb_engine.agents.anytime_fit import OWN_SPREAD
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
 from lhb_engine.posterior.own_responses import (
@@ -138,3 +139,4 @@ def test_an_agent_decides_for_each_by_their_own_theta() -> None:
     again = type(agent).from_state(3, 4, agent.options, own.agent.state())
     assert again.prediction.own == own.agent.prediction.own
     assert alike.estimates[-1].own is None
+    assert own.estimates[-1].no_intervals == OWN_SPREAD

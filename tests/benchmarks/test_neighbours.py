@@ -59,6 +59,7 @@ def test_a_large_session_is_as_if_it_had_been_played(tmp_path: Path) -> None:
         assert {**ours, "at": 0} == {**theirs, "at": 0}
 
 
+@pytest.mark.slow
 def test_every_flood_does_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for setting in ("LOG_ROUNDS", "SHORT_ROUNDS", "LARGE_ROUNDS", "N_LEARNERS"):
         monkeypatch.setattr(floods, setting, 20)

@@ -30,6 +30,7 @@ def test_a_session_is_filled_with_the_rounds_that_it_says(tmp_path: Path) -> Non
     assert {(item["n_rounds"], item["n_missing"]) for item in found} == {(4, 0)}
 
 
+@pytest.mark.slow
 def test_copies_are_what_the_api_writes(tmp_path: Path) -> None:
     """But for contents, which repeat: keys, numbers, positions and counters; a fit takes all."""
     url = f"sqlite:///{tmp_path}/users.db"

@@ -23,6 +23,7 @@ from service.rounds.slot_history import PastBySlot
 from service.session import slot_clock
 from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session
+from tests.lhb_engine.few_draws import few_draws
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 
@@ -33,6 +34,7 @@ ALL = 2**40
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
     """Moments from 48 slots on; stretches of eight slots; few decisions are read at once."""
+    few_draws(patch)
     keep_sums_from(patch, 48, grain=8)
     for module in (slot_clock, slot_sums):
         patch.setattr(module, "STRETCH", 8)

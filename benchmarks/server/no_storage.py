@@ -43,6 +43,8 @@ class NothingStored:
         """Return no session with a trial."""
         return []
 
+    webhooks = due_webhooks = unsummed
+
     def guards_tripped(self) -> list[Any]:
         """Return no tenant with a trial."""
         return []
@@ -77,6 +79,9 @@ class ForgetfulTransaction:
         """Run each step in the thread, as a store on a disk does."""
         for step in steps:
             await in_thread(step, None)
+
+    def due_message(self, tenant: str, webhook: str, now: float) -> None:
+        """Return no message."""
 
     def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Fill in the counters; other rows are not found."""

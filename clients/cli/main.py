@@ -17,6 +17,7 @@ from clients.cli.session import session, sessions
 from clients.cli.simulate import simulate
 from clients.cli.sync import sync
 from clients.cli.transfer import export_session, import_session, replay
+from clients.cli.webhooks import webhooks
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -51,6 +52,7 @@ if (Path(__file__).parents[2] / "benchmarks").is_dir():  # a checkout: the wheel
     app.add_typer(bench, name="bench")
 app.add_typer(keys, name="keys")
 app.add_typer(session, name="session")
+app.add_typer(webhooks, name="webhooks")
 
 
 def main() -> None:

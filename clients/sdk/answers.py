@@ -622,6 +622,27 @@ class NewKeyAnswer(KeyAnswer):
     key: str
 
 
+class WebhookAnswer(TypedDict):
+    """A URL that is told of events; `last_error` is null where the last attempt went well."""
+
+    id: str
+    url: str
+    events: list[Literal["finding", "alarm", "fit_failed", "guard_tripped"]]
+    created_at: str
+    delivered_at: str | None
+    failed_at: str | None
+    last_error: str | None
+    n_waiting: int
+    next_try_at: str | None
+    n_given_up: int
+
+
+class NewWebhookAnswer(WebhookAnswer):
+    """A new webhook. This is the only time that `secret` is shown."""
+
+    secret: str
+
+
 class AuditAnswer(TypedDict):
     """A change of a key or a session: whose, when, by which key and request, and what."""
 

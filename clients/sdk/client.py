@@ -16,7 +16,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
-from .answers import AlgorithmAnswer, ItemAnswer, SessionAnswer
+from .answers import (
+    AlgorithmAnswer,
+    ItemAnswer,
+    NewWebhookAnswer,
+    SessionAnswer,
+    WebhookAnswer,
+)
 from .connection import (
     Async,
     AsyncConnection,
@@ -197,6 +203,32 @@ class ClientOperations(Generic[S]):
                 item["reward"] = reward_body(item["reward"])
         answer = await self._connection.call("POST", "/v1/batch", json={"items": bodies})
         return list(answer["items"])
+
+    @operation
+    def create_webhook(
+        self, /, url: str, events: Iterable[str] | None = None
+    ) -> Call[NewWebhookAnswer]:
+        """Have a URL told of events, by default of all; the answer alone has the secret.
+
+        It takes an admin's key, as the next three do.
+        """
+        body = without_none({"url": url, "events": None if events is None else list(events)})
+        return self._connection.call("POST", "/v1/webhooks", json=body)
+
+    @operation
+    async def webhooks(self) -> list[WebhookAnswer]:
+        """List the webhooks, with what waits for each and why its last attempt failed."""
+        return list((await self._connection.call("GET", "/v1/webhooks"))["items"])
+
+    @operation
+    def try_webhook(self, /, webhook: str) -> Call[None]:
+        """Send a webhook a message of the type "test"."""
+        return self._connection.call("POST", f"/v1/webhooks/{webhook}/test")
+
+    @operation
+    def remove_webhook(self, /, webhook: str) -> Call[None]:
+        """Remove a webhook, with the messages that wait for it."""
+        return self._connection.call("DELETE", f"/v1/webhooks/{webhook}")
 
     @operation
     def flush(self) -> Call[int]:

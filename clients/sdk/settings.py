@@ -9,8 +9,8 @@ from typing import Any, Literal, Required, TypedDict
 ProblemCode = Literal[
     "malformed_http", "malformed_json", "duplicate_key", "http_error", "unauthorized", "forbidden",
     "unknown_route", "unknown_session", "unknown_event", "unknown_reward", "unknown_feature",
-    "unknown_key", "method_not_allowed", "header_timeout", "body_timeout", "archived",
-    "session_conflict", "in_use", "key_not_in_use", "limit_reached", "event_conflict",
+    "unknown_key", "unknown_webhook", "method_not_allowed", "header_timeout", "body_timeout",
+    "archived", "session_conflict", "in_use", "key_not_in_use", "limit_reached", "event_conflict",
     "reward_conflict", "no_corrections", "round_dropped", "fits_by_epochs", "duplicate_arm_ids",
     "foreign_host", "foreign_origin", "unsupported_media_type", "body_too_large", "invalid",
     "missing", "unknown_field", "unknown_parameter", "ambiguous", "out_of_range", "not_finite",

@@ -11,7 +11,6 @@ from clients.sdk.answers import (
     FitAnswer,
     NoEstimateAnswer,
 )
-from lhb_engine.findings.finding import by_names
 from service.api.answer_models import members_of, page_of, timestamp
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.routes import SESSION, Routes, json_response
@@ -19,7 +18,7 @@ from service.api.runtime import service_of, tenant_of
 from service.api.sessions import names_answer
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import AskFit
-from service.fits.when_due import MAX_WAITING
+from service.fits.record import findings_of, last_estimated
 from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
 from service.session.records import EstimateRow, SessionRow
@@ -30,7 +29,6 @@ from service.writer.agent_cache import build_agent
 
 router = Routes(SESSION, tags=["estimates"])
 NO_WORKER = "no worker runs: the fit begins when one does (lhb worker)"
-LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
 
 
 def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
@@ -78,18 +76,8 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
 
 def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
     """Return the findings of the last fit that neither failed nor was skipped."""
-    last = session.n_estimates
-    for number in range(last, max(0, last - LOOK_BACK), -1):
-        record = reader.estimate(session.key, number)
-        if record is not None and record.estimate is not None:
-            return findings_of(session, record)
-    return []
-
-
-def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:
-    """Return a fit's findings, which call features by the session's names."""
-    names, findings = session.names.columns, record.values.get("findings", [])
-    return [one | {"message": by_names(one["message"], one["features"], names)} for one in findings]
+    record = last_estimated(reader, session, session.n_estimates)
+    return [] if record is None else findings_of(session, record)
 
 
 def _shown(

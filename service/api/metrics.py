@@ -45,6 +45,7 @@ class Metrics:
         self._by_tenant: dict[str, Counter[str]] = {name: Counter() for name in COUNTED}
         self._fits: dict[Labels, Row] = {}
         self._fits_of: Counter[Labels] = Counter()
+        self._messages: Counter[Labels] = Counter()
         self._commits: dict[Labels, Row] = {(): _new_row(BOUNDS)}
         self._sizes: dict[Labels, Row] = {(): _new_row(SIZES)}
         self._tenants: set[str] = set()
@@ -76,6 +77,10 @@ class Metrics:
             self._items[kind, str(answer["status"])] += 1
             if kind == "refused":
                 self._refuse(tenant, str(answer["problem"]["code"]))
+
+    def count_message(self, tenant: str, outcome: str) -> None:
+        """Count an attempt to reach a webhook."""
+        self._messages[self._shown(tenant), outcome] += 1
 
     def observe_fit(self, status: str, seconds: float) -> None:
         """Count a fit by its recorded status; `seconds` are from due to recorded."""
@@ -118,6 +123,7 @@ class Metrics:
             for counts in self._by_tenant.values():
                 counts[tenant] = 0
             self._fits_of[tenant, "failed"] = 0
+            self._messages[tenant, "given_up"] = 0
         return tenant
 
     def describe(self) -> list[Metric]:
@@ -137,6 +143,9 @@ class Metrics:
             yield _counter(name, text, counts, ["tenant"])
         whose = ["tenant", "status"]
         yield _counter("lhb_fits_total", "Fits recorded by this process", self._fits_of, whose)
+        text = "Attempts to reach webhooks: delivered, failed, or given_up for good"
+        how = ["tenant", "outcome"]
+        yield _counter("lhb_webhook_attempts_total", text, self._messages, how)
         text = "Time from due to recorded"
         yield _histogram("lhb_fit_seconds", text, self._fits, BOUNDS, ["status"])
         yield _histogram("lhb_commit_seconds", "Time of a transaction", self._commits, BOUNDS)

@@ -30,6 +30,7 @@ SESSION = "/v1/sessions/{session_id}"
 PARAMETERS = {
     "session_id": "id or name of the session",
     "key_id": "id of the API key",
+    "webhook_id": "id of the webhook",
     "event_id": "idempotency key of the decision",
     "key": "key of the trajectory; nothing, after the slash, for the one without a key",
     "trajectory": "whose decision it is",

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from service.api.metrics import Metrics
 from service.base.loop_slices import LoopSlices, SlicedWork, run_at_once
+from service.base.outgoing import Outgoing
 from service.base.playground import Playground
 from service.base.problems import ProblemCode
 from service.base.process_pool import NotBegun
@@ -81,6 +82,7 @@ class Service:
     )
     limits: Limits = field(init=False)
     spool: Spool = field(init=False)
+    outgoing: Outgoing = field(init=False)
     full_tenants: set[str] = field(default_factory=set)  # see `service.web.full_tenants`
     exports: Places = field(
         default_factory=lambda: Places(MAX_EXPORTS, ProblemCode.TOO_MANY_EXPORTS, FULL_OF_EXPORTS)
@@ -94,9 +96,10 @@ class Service:
     loop_slices: LoopSlices = field(default_factory=LoopSlices)
 
     def __post_init__(self) -> None:
-        """Take the limits and the spool from the settings."""
+        """Take the limits, the spool and where webhooks may go from the settings."""
         self.spool = open_spool(self.settings)
         self.limits = Limits.of(self.settings)
+        self.outgoing = Outgoing(self.settings.webhook_networks)
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a blocking function, usually a read of the database, in a reader thread."""

@@ -52,6 +52,7 @@ class ProblemCode(StrEnum):
     UNKNOWN_REWARD = "unknown_reward", 404, "There is no reward for a correction to replace."
     UNKNOWN_FEATURE = "unknown_feature", 404, "The session has no category with this name."
     UNKNOWN_KEY = "unknown_key", 404, "There is no API key with this id."
+    UNKNOWN_WEBHOOK = "unknown_webhook", 404, "The tenant has no webhook with this id."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "The path does not take this method."
     HEADER_TIMEOUT = "header_timeout", 408, "The headers did not arrive in time."
     BODY_TIMEOUT = "body_timeout", 408, "The body did not arrive in time."

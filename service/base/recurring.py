@@ -73,5 +73,8 @@ class Intervals:
     use_of_keys: float = 60.0  # between two writes of when keys were last used
     full_tenants: float = 30.0  # at least, between two looks how much tenants have stored
     lift: float = 5.0  # between two looks for comparisons with something new
+    webhooks: float = 1.0  # between two looks for messages to webhooks
+    attempts: float = 5.0  # to a message's second attempt; each further pause is four times as long
+    claim: float = 60.0  # until a message of a sender that has died is sent again
     changes: float = 1.0  # between two looks of a stream for changes of its session
     stream: float = 25.0  # of one stream; below the time that a server takes to stop

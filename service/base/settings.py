@@ -112,6 +112,9 @@ class Settings(BaseSettings):
     playground: bool = False
     """open the dashboard's playground, which simulates small worlds: up to 20 s of one processor at
     a time, for whoever may use the server"""
+    webhook_networks: str = ""
+    """addresses and networks, separated by commas, to which webhooks may go although they are not
+    public, and without TLS"""
     audit_days: float = Field(default=0.0, ge=0)
     """days after which an entry of the audit log is deleted; 0: it is kept for ever"""
     backup_folder: Path | None = None
@@ -133,7 +136,7 @@ class Settings(BaseSettings):
     def _in_lower_case(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "webhook_networks")
     @classmethod
     def _are_networks(cls, value: str) -> str:
         for part in filter(None, map(str.strip, value.split(","))):

@@ -1,11 +1,18 @@
-"""The row that is stored for every fit, successful or not."""
+"""The row that is stored for every fit, successful or not, and what webhooks are told of it."""
 
 import json
+from typing import Any
 
+from lhb_engine.findings.finding import by_names
 from service.fits.fit_answer import Fitted
 from service.session.records import EstimateRow, SessionRow
 from service.session.schedule_records import DueFit
+from service.storage.reader import Reader
+from service.writer.announce import announce
 from service.writer.unit_of_work import UnitOfWork
+
+MAX_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary
+LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
 
 
 def record_fit(
@@ -42,5 +49,43 @@ def record_fit(
         estimate=None if fitted is None else json.dumps(fitted.estimate),
         at=uow.now,
     )
+    if status != "skipped" and uow.stored.webhooks(session.tenant):
+        _announce(uow, session, row)
     uow.add_estimate(row)
     uow.effects.fits.append(row)
+
+
+def _announce(uow: UnitOfWork, session: SessionRow, row: EstimateRow) -> None:
+    """Tell webhooks what is new: a failure after no failure, findings and alarms that begin."""
+    if row.estimate is None:
+        before = uow.stored.estimate(session.key, row.number - 1)
+        if before is None or before.status != "failed":
+            announce(uow, session, "fit_failed", estimate=row.number, reason=row.reason)
+        return
+    last = last_estimated(uow.stored, session, row.number - 1)
+    known = set() if last is None else {one["code"] for one in findings_of(session, last)}
+    for finding in findings_of(session, row):
+        if finding["code"] not in known:
+            announce(uow, session, "finding", estimate=row.number, finding=finding)
+    if has_alarm(row) and (last is None or not has_alarm(last)):
+        announce(uow, session, "alarm", estimate=row.number, reason=row.reason)
+
+
+def last_estimated(reader: Reader, session: SessionRow, last: int) -> EstimateRow | None:
+    """Return the last fit, up to number `last`, that neither failed nor was skipped."""
+    for number in range(last, max(0, last - LOOK_BACK), -1):
+        record = reader.estimate(session.key, number)
+        if record is not None and record.estimate is not None:
+            return record
+    return None
+
+
+def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:
+    """Return a fit's findings, which call features by the session's names."""
+    names, findings = session.names.columns, record.values.get("findings") or []
+    return [one | {"message": by_names(one["message"], one["features"], names)} for one in findings]
+
+
+def has_alarm(record: EstimateRow) -> bool:
+    """Return whether a fit's estimate predicts later rounds badly."""
+    return bool((record.values.get("diagnostics") or {}).get("alarm"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.fits.cost import session_cost
-from service.fits.record import record_fit
+from service.fits.record import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
 from service.rounds.timeline import timeline_of
@@ -23,7 +23,6 @@ from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 SHORT = 64  # rounds of a window that each reward for it may read
-MAX_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary
 
 
 def open_schedule(session: SessionRow, agent: Agent) -> None:

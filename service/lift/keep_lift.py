@@ -8,6 +8,7 @@ from service.lift.steps import Step, sums_so_far
 from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
 from service.session.trial import Trial
 from service.storage.ports import Changes
+from service.writer.announce import announce
 from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -56,4 +57,5 @@ class KeepLift(SessionCommand[Kept]):
         uow.save(session)
         about = {"difference": lift.difference, "low": lift.low, "high": lift.high}
         note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
+        announce(uow, session, "guard_tripped", **about)
         return True

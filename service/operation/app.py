@@ -29,6 +29,7 @@ from service.api import (
     status,
     trajectories,
     transfer,
+    webhooks,
 )
 from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_unknown_parameters
@@ -44,6 +45,7 @@ from service.lift.watch import LiftWatch
 from service.operation.build import log_start
 from service.operation.scraped_metrics import ScrapedMetrics
 from service.operation.sweeper import Sweeper
+from service.operation.webhooks import WebhookSender
 from service.personalizer import configuration, events
 from service.personalizer.loop import move_version
 from service.storage.database_url import is_sqlite, open_store
@@ -72,7 +74,7 @@ NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_co
 log = structlog.get_logger()
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
-    *(estimates, rank, trajectories, rounds, credit, series, lift, changes, keys),
+    *(estimates, rank, trajectories, rounds, credit, series, lift, changes, keys, webhooks),
     *(status, dashboard),
     *(events, configuration),  # Personalizer's
 )
@@ -141,22 +143,19 @@ def create_app(
         await full_tenants.start()
         lift_watch = LiftWatch(service)
         lift_watch.start()
+        sender = WebhookSender(service)
+        sender.start()
         sharing = start_sharing(app.outer_middleware.rates, settings)
         log_start("server", settings)
         try:
             async with open_door(app, settings):
                 yield
         finally:
-            await lift_watch.close()
             if sharing is not None:
                 await sharing.close()
-            await key_watch.close()
-            await full_tenants.close()
-            await sweeper.close()
-            await service.fits.close()
-            await service.writer.close()
-            await service.parsing.close()
-            await service.playground.close()
+            parts = service.fits, service.writer, service.parsing, service.playground
+            for part in (sender, lift_watch, key_watch, full_tenants, sweeper, *parts):
+                await part.close()
             service.readers.shutdown()
             service.store.close()
             if tracing is not None:

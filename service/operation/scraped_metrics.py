@@ -32,7 +32,7 @@ class ScrapedMetrics:
         yield Counter("lhb_commands_total", "Commands committed", writer.n_commands)
         yield from self._backup()
         try:
-            metrics = [*self._fits(), *self._guards(), *self._database()]
+            metrics = [*self._fits(), *self._guards(), *self._webhooks(), *self._database()]
         except (Unavailable, OSError):
             metrics = []
         yield Gauge("lhb_database_up", "1: the database answers", float(bool(metrics)))
@@ -64,6 +64,16 @@ class ScrapedMetrics:
         for tenant, n in counts.items():
             tripped.add_metric([tenant], n)
         yield tripped
+
+    def _webhooks(self) -> Iterator[Metric]:
+        text = "Messages to webhooks that are not received yet"
+        waiting, counts = Gauge("lhb_webhook_messages_waiting", text, labels=["tenant"]), {"": 0}
+        with self._service.store.reader() as reader:
+            for (tenant, _), (n, _) in reader.waiting_messages(None).items():
+                counts[tenant] = counts.get(tenant, 0) + n
+        for tenant, n in counts.items():
+            waiting.add_metric([tenant], n)
+        yield waiting
 
     def _database(self) -> Iterator[Metric]:
         url = self._service.settings.database_url

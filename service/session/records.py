@@ -485,6 +485,33 @@ class AuditRow(NamedTuple):
     detail: str  # JSON object
 
 
+class Webhook(NamedTuple):
+    """A URL that is told of what happens to a tenant's sessions; `events` is a JSON list."""
+
+    tenant: str
+    id: str
+    url: str
+    events: str
+    secret: str
+    created_at: float
+    last_error: str | None = None
+    failed_at: float | None = None
+    delivered_at: float | None = None
+    n_given_up: int = 0
+
+
+class Message(NamedTuple):
+    """A message to a webhook, until it is received or given up."""
+
+    tenant: str
+    webhook: str
+    id: str
+    body: str
+    at: float
+    attempts: int
+    next_at: float
+
+
 ROWS: dict[str, type] = {
     "decisions": DecisionRow,
     "measurements": MeasurementRow,
@@ -492,6 +519,8 @@ ROWS: dict[str, type] = {
     "estimates": EstimateRow,
     "api_keys": ApiKey,
     "audit": AuditRow,
+    "webhooks": Webhook,
+    "webhook_messages": Message,
     "hidden_rows": HiddenRows,
     "kept_sums": KeptSumsRow,
     "slot_sums": SlotSumsRow,

@@ -21,12 +21,14 @@ from service.session.records import (
     LiftSumsRow,
     LiftUnitRow,
     MeasurementRow,
+    Message,
     SessionKey,
     SessionRow,
     SlotSumsRow,
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
+    Webhook,
     number_in,
 )
 from service.storage.reader import Reader
@@ -36,6 +38,7 @@ EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last ro
 DropCursor = tuple[str, int, int]
 EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
 NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and the number or the round of a decision
+Attempt = tuple[str, str, str | None, float | None, float | None, int]
 Steps = Generator[Any, Any, None]  # yields each wait; the transaction that made it carries it out
 InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # calls f(x) in a thread
 MAX_READS = 4  # concurrent reads in a process; each has a thread
@@ -162,7 +165,9 @@ class Changes:
     `dropped_slots` are sessions whose summed slots go, from a slot on, and `erased_slots`
     trajectories whose summed slots do.
     `used_keys` are tenant and id of API keys, with the time of their last use. Entries of the audit
-    log up to the id `audit_gone` go.
+    log up to the id `audit_gone` go. `attempts` to reach webhooks are tenant, webhook, the error,
+    when it failed or arrived, and how many messages were given up; messages in `forgotten` go, and
+    webhooks in `removed_webhooks` with all of theirs.
     """
 
     new_sessions: list[SessionRow] = field(default_factory=list)
@@ -188,6 +193,11 @@ class Changes:
     used_keys: list[tuple[str, str, float]] = field(default_factory=list)
     audit: list[AuditRow] = field(default_factory=list)
     audit_gone: str | None = None
+    webhooks: list[Webhook] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    forgotten: list[tuple[str, str, str]] = field(default_factory=list)
+    removed_webhooks: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Dropped(NamedTuple):
@@ -226,6 +236,12 @@ class Transaction(Protocol):
         """Lock and return the note of a session's hidden rows; it may block.
 
         None is also returned if another process holds the note.
+        """
+
+    def due_message(self, tenant: str, webhook: str, now: float) -> Message | None:
+        """Lock and return a webhook's message whose attempt is due; it may block.
+
+        Messages that another process holds are passed over.
         """
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:

@@ -22,6 +22,7 @@ from service.session.records import (
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
+    Webhook,
     number_in,
 )
 from service.storage.sql.statements import session_of
@@ -496,6 +497,19 @@ class Reader(ABC):
     def audit(self, tenant: str | None, after: str, limit: int) -> list[AuditRow]:
         """Return a page of the audit log after an id, in order of time; of one tenant, or all."""
         return self._rows(AuditRow, "audit", tenant is None, tenant or "", after, limit)
+
+    def webhooks(self, tenant: str) -> list[Webhook]:
+        """Return a tenant's webhooks, in order of creation."""
+        return self._rows(Webhook, "webhooks", tenant)
+
+    def due_webhooks(self, now: float, limit: int) -> list[tuple[str, str]]:
+        """Return tenant and id of webhooks with a due message, the longest due first."""
+        return [(tenant, id) for tenant, id in self._all("due_webhooks", now, limit)]
+
+    def waiting_messages(self, tenant: str | None) -> dict[tuple[str, str], tuple[int, float]]:
+        """Return how many messages wait, and the next attempt's time, by tenant and webhook."""
+        rows = self._all("waiting_messages", tenant is None, tenant or "")
+        return {(tenant, id): (int(n), next_at) for tenant, id, n, next_at in rows}
 
     def check(self) -> None:
         """Raise `Unavailable` unless the database answers."""

@@ -10,6 +10,7 @@ from service.session.records import (
     EstimateRow,
     HiddenRows,
     MeasurementRow,
+    Message,
     SessionKey,
     SessionRow,
     TrajectoryKey,
@@ -256,6 +257,12 @@ class UnitOfWork:
         self.flush()
         self._reader()  # raises where it may not block
         return self._transaction.hidden_rows(key)
+
+    def due_message(self, tenant: str, webhook: str) -> Message | None:
+        """Return a webhook's message whose attempt is due, locked, or None."""
+        self.flush()
+        self._reader()  # raises where it may not block
+        return self._transaction.due_message(tenant, webhook, self.now)
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete some hidden rows; see `Transaction.erase`."""

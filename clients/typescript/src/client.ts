@@ -60,6 +60,27 @@ export class Client {
     return (await this.#connection.call<Schemas["BatchAnswer"]>("POST", "/v1/batch", body)).items;
   }
 
+  /** Have a URL told of events, by default of all; the answer alone has the secret. */
+  async createWebhook(body: Schemas["WebhookBody"]): Promise<Schemas["NewWebhookAnswer"]> {
+    return await this.#connection.call("POST", "/v1/webhooks", body);
+  }
+
+  /** The webhooks, with what waits for each and why its last attempt failed. */
+  async webhooks(): Promise<Schemas["WebhookAnswer"][]> {
+    const page: Schemas["WebhookPage"] = await this.#connection.call("GET", "/v1/webhooks");
+    return page.items;
+  }
+
+  /** Send a webhook a message of the type "test". */
+  async tryWebhook(id: string): Promise<void> {
+    await this.#connection.call("POST", `/v1/webhooks/${encodeURIComponent(id)}/test`);
+  }
+
+  /** Remove a webhook, with the messages that wait for it. */
+  async removeWebhook(id: string): Promise<void> {
+    await this.#connection.call("DELETE", `/v1/webhooks/${encodeURIComponent(id)}`);
+  }
+
   #session(info: SessionInfo): Session {
     return new Session(this.#connection, info);
   }

@@ -246,6 +246,33 @@ create table audit (
 
 create index audit_by_id on audit (id);
 
+create table webhooks (
+    tenant text collate "C" not null,
+    id text collate "C" not null,
+    url text not null,
+    events text not null,
+    secret text not null,
+    created_at double precision not null,
+    last_error text,
+    failed_at double precision,
+    delivered_at double precision,
+    n_given_up bigint not null,
+    primary key (tenant, id)
+);
+
+create table webhook_messages (
+    tenant text collate "C" not null,
+    webhook text collate "C" not null,
+    id text collate "C" not null,
+    body text not null,
+    at double precision not null,
+    attempts bigint not null,
+    next_at double precision not null,
+    primary key (tenant, webhook, id)
+);
+
+create index webhook_messages_by_time on webhook_messages (next_at);
+
 -- A commit that changes fit_due or wake_at notifies the listeners: workers, when a fit becomes due
 -- or a wake-up time is set, and waiting decisions, when a fit is done. A lost notification does no
 -- harm, because fit_due itself is stored.

@@ -270,3 +270,32 @@ create table audit (
 ) without rowid;
 
 create index audit_by_id on audit (id);
+
+-- where a tenant's administrators want to be told of findings, alarms, failed fits, tripped guards
+create table webhooks (
+    tenant text not null,
+    id text not null,
+    url text not null,
+    events text not null,              -- JSON list
+    secret text not null,              -- signs messages
+    created_at real not null,
+    last_error text,                   -- why the last attempt failed; null: it did not
+    failed_at real,
+    delivered_at real,
+    n_given_up integer not null,       -- messages that are not tried any more
+    primary key (tenant, id)
+) without rowid;
+
+-- written in the transaction of what they tell, and gone once they are received or given up
+create table webhook_messages (
+    tenant text not null,
+    webhook text not null,
+    id text not null,                  -- the same at every attempt
+    body text not null,
+    at real not null,
+    attempts integer not null,
+    next_at real not null,             -- of the next attempt; the sender of one puts it off
+    primary key (tenant, webhook, id)
+) without rowid;
+
+create index webhook_messages_by_time on webhook_messages (next_at);

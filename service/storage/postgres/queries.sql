@@ -97,6 +97,11 @@ insert into measurements ({measurements}) select * from {measurements_arrays}
 select {hidden_rows} from hidden_rows where tenant = $1 and session_id = $2
 for update skip locked
 
+-- name: due_message
+select {webhook_messages} from webhook_messages
+where tenant = $1 and webhook = $2 and next_at <= $3 order by next_at limit 1
+for update skip locked
+
 -- name: delete_session
 with state as (delete from agent_states where tenant = $1 and session_id = $2),
     sums as (delete from kept_sums where tenant = $1 and session_id = $2),

@@ -466,5 +466,39 @@ delete from audit where id <= $1
 select {audit} from audit
 where ($1 or tenant = $2) and id > $3 order by id limit $4
 
+-- name: webhooks
+select {webhooks} from webhooks where tenant = $1 order by created_at, id
+
+-- name: save_webhook
+insert into webhooks ({webhooks}) values ({webhooks_values})
+
+-- name: note_attempt
+update webhooks set last_error = $3, failed_at = coalesce($4, failed_at),
+    delivered_at = coalesce($5, delivered_at), n_given_up = n_given_up + $6
+where tenant = $1 and id = $2
+
+-- name: remove_webhook
+delete from webhooks where tenant = $1 and id = $2
+
+-- name: remove_messages
+delete from webhook_messages where tenant = $1 and webhook = $2
+
+-- name: save_message
+insert into webhook_messages ({webhook_messages}) values ({webhook_messages_values})
+on conflict (tenant, webhook, id) do update set
+    attempts = excluded.attempts, next_at = excluded.next_at
+
+-- name: forget_message
+delete from webhook_messages where tenant = $1 and webhook = $2 and id = $3
+
+-- name: due_webhooks
+select tenant, webhook from webhook_messages where next_at <= $1
+group by tenant, webhook order by min(next_at) limit $2
+
+-- name: waiting_messages
+-- of one tenant, or of all
+select tenant, webhook, count(*), min(next_at) from webhook_messages
+where $1 or tenant = $2 group by tenant, webhook
+
 -- name: check
 select 1 from sessions limit 1

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from service.session.records import PARTS, ROWS, SPEC, SessionRow, TrajectoryRow
 
+FEW = ("estimates", "api_keys", "audit", "webhooks", "webhook_messages", "hidden_rows", "voids")
 SUMS = ("kept_sums", "slot_sums", "lift_sums", "lift_units")
 RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
 TYPES = {
@@ -69,7 +70,7 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     texts["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
     texts["played"] = PLAYED
     texts["summed_slots"] = ", ".join(f"s.{name}" for name in COLUMNS["slot_sums"])
-    for table in ("estimates", "api_keys", "audit", "hidden_rows", "voids", *SUMS):
+    for table in (*FEW, *SUMS):
         texts[f"{table}_values"] = numbered(len(COLUMNS[table]))
     return texts
 

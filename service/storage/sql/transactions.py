@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from service.session.records import HiddenRows, SessionKey
+from service.session.records import HiddenRows, Message, SessionKey
 from service.storage.ports import Changes, DropCursor, Dropped, EraseCursor, Slices
 from service.storage.reader import FOR_EVER
 
@@ -67,6 +67,11 @@ class SqlTransaction(ABC):
         """Lock and return the note of a session's hidden rows; see `Transaction.hidden_rows`."""
         row = self._execute("hidden_rows", *key).fetchone()
         return None if row is None else HiddenRows(*row)
+
+    def due_message(self, tenant: str, webhook: str, now: float) -> Message | None:
+        """Lock and return a webhook's next due message; see `Transaction.due_message`."""
+        row = self._execute("due_message", tenant, webhook, now).fetchone()
+        return None if row is None else Message(*row)
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete the next hidden rows, a slice; see `Transaction.erase`."""
@@ -172,6 +177,12 @@ def write_few(changes: Changes) -> Iterator[tuple[str, tuple[Any, ...]]]:
         ("use_api_key", changes.used_keys),
         ("forget_audit", [] if gone is None else [(gone,)]),
         ("insert_audit", changes.audit),
+        ("save_webhook", changes.webhooks),
+        ("note_attempt", changes.attempts),
+        ("save_message", changes.messages),
+        ("forget_message", changes.forgotten),
+        ("remove_webhook", changes.removed_webhooks),
+        ("remove_messages", changes.removed_webhooks),
     ):
         for row in rows:
             yield name, row

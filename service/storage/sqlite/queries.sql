@@ -43,5 +43,9 @@ select page_count * page_size from pragma_page_count, pragma_page_size
 -- name: hidden_rows
 select {hidden_rows} from hidden_rows where tenant = $1 and session_id = $2
 
+-- name: due_message
+select {webhook_messages} from webhook_messages
+where tenant = $1 and webhook = $2 and next_at <= $3 order by next_at limit 1
+
 -- name: insert_measurement
 insert or fail into measurements ({measurements}) values {measurements_row}

@@ -38,6 +38,7 @@ async def test_every_route_that_reads_may_find_the_store_away(
                     "/v1/sessions/{session_id}": {"archived": True},
                     "/v1/keys": {"role": "admin"},
                     "/v1/keys/{key_id}/rotation": {},
+                    "/v1/webhooks": {"url": "https://example.com/"},
                     "/v1/sessions/{session_id}/fits": {},
                     "/v1/sessions/{session_id}/copy": {},
                     "/v1/sessions/{session_id}/decisions/{event_id}/void": {},
@@ -45,7 +46,9 @@ async def test_every_route_that_reads_may_find_the_store_away(
                 }
                 body = bodies.get(path, {"contexts": ARMS})
                 content = {} if method in ("get", "delete") else {"json": body}
-                asked = path.format(session_id=session, event_id="x", key_id="x", key="x", name="x")
+                asked = path.format(
+                    session_id=session, event_id="x", key_id="x", key="x", name="x", webhook_id="x"
+                )
                 answer = await client.request(method, asked, **content)
                 if path == "/v1/batch":
                     assert answer.json()["items"][0]["status"] == 503

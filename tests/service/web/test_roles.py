@@ -73,7 +73,12 @@ async def test_every_route_of_the_schema_asks_for_its_role(serve: Serve) -> None
                     client.headers.update(bearer(made[role][0]))
                     # an id that is not there: nothing of the session is changed on the way
                     asked = path.format(
-                        session_id="none", event_id="x", key_id="none", key="x", name="x"
+                        session_id="none",
+                        event_id="x",
+                        key_id="none",
+                        key="x",
+                        name="x",
+                        webhook_id="x",
                     )
                     has_body = method not in ("get", "delete")
                     content: Any = {"json": BODIES.get(path, {})} if has_body else {}

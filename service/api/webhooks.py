@@ -1,0 +1,102 @@
+"""Endpoints that make, list, try and remove webhooks."""
+
+import json
+from typing import Annotated, Any, Required
+
+from fastapi import Request, Response
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from clients.sdk.answers import NewWebhookAnswer, WebhookAnswer
+from service.api.access import ADMIN
+from service.api.answer_models import members_of, page_of, timestamp
+from service.api.body_parsing import BodyParser
+from service.api.paging import page
+from service.api.routes import Routes, json_response
+from service.api.runtime import actor_of, service_of, tenant_of
+from service.api.unions import strict
+from service.base.field_types import NO_ZERO_BYTE
+from service.base.outgoing import NotAllowed
+from service.base.problems import Problem, ProblemCode
+from service.commands.webhooks import MakeWebhook, RemoveWebhook, TryWebhook
+from service.session.records import Webhook
+from service.storage.reader import Reader
+from service.writer.announce import Event
+
+router = Routes("/v1", tags=["webhooks"], role=ADMIN)
+EVENTS: tuple[Event, ...] = ("finding", "alarm", "fit_failed", "guard_tripped")
+
+
+@with_config(strict({"url": "https://example.com/hooks/bandits", "events": ["guard_tripped"]}))
+class WebhookBody(TypedDict, total=False):
+    """A URL to tell, and of what."""
+
+    url: Required[Annotated[str, Field(max_length=2048, pattern=NO_ZERO_BYTE)]]
+    events: Annotated[
+        list[Event],
+        Field(
+            min_length=1,
+            max_length=len(EVENTS),
+            description="finding: a fit finds what the fit before did not; alarm: later rounds fit "
+            "the estimate badly; fit_failed; guard_tripped: control's policy plays; default: all",
+        ),
+    ]
+
+
+WEBHOOK = BodyParser(WebhookBody)
+
+
+def webhook_answer(row: Webhook, n_waiting: int = 0, next_at: float | None = None) -> Any:
+    """Return the members of `WebhookAnswer`."""
+    events, next_try_at = json.loads(row.events), timestamp(next_at)
+    more = {"events": events, "n_waiting": n_waiting, "next_try_at": next_try_at}
+    return {**members_of(WebhookAnswer, row), **more}
+
+
+@router.serve("GET /webhooks", "List webhooks", page_of(WebhookAnswer))
+async def get_webhooks(request: Request) -> Response:
+    """List the tenant's webhooks, with what waits for each and why its last attempt failed."""
+    service, tenant = service_of(request), tenant_of(request)
+
+    def read(reader: Reader) -> dict[str, Any]:
+        waiting = reader.waiting_messages(tenant)
+        rows = reader.webhooks(tenant)
+        return page([webhook_answer(row, *waiting.get(row[:2], ())) for row in rows], None)
+
+    return json_response(await service.query(tenant, read))
+
+
+@router.serve("POST /webhooks", "Make a webhook", NewWebhookAnswer, 201, 409, body=WEBHOOK)
+async def post_webhook(request: Request) -> Response:
+    """Make a webhook, and show the secret that signs its messages: it is not shown again.
+
+    Its URL is https, of a host with a public address, or one of LHB_WEBHOOK_NETWORKS. Messages are
+    those of Standard Webhooks. A request that is repeated makes another webhook.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    fields = WEBHOOK.read(await request.body())
+    try:
+        service.outgoing.check(fields["url"])
+    except NotAllowed as refusal:
+        raise Problem(ProblemCode.INVALID, f"url: {refusal}", "url") from None
+    events = list(dict.fromkeys(fields.get("events", EVENTS)))
+    make = MakeWebhook(tenant, fields["url"], events, actor_of(request))
+    row = await service.writer.submit(make)
+    return json_response({"secret": row.secret, **webhook_answer(row)}, 201)
+
+
+@router.serve("POST /webhooks/{webhook_id}/test", "Try a webhook", None, 202)
+async def try_webhook(webhook_id: str, request: Request) -> Response:
+    """Send a message of the type "test"; the webhook's answer soon says how that went."""
+    service = service_of(request)
+    await service.writer.submit(TryWebhook(tenant_of(request), webhook_id))
+    return Response(status_code=202)
+
+
+@router.serve("DELETE /webhooks/{webhook_id}", "Remove a webhook", None, 204)
+async def delete_webhook(webhook_id: str, request: Request) -> Response:
+    """Remove a webhook, with the messages that wait for it."""
+    service = service_of(request)
+    remove = RemoveWebhook(tenant_of(request), webhook_id, actor_of(request))
+    await service.writer.submit(remove)
+    return Response(status_code=204)

@@ -15,6 +15,7 @@ keys = typer.Typer(
 )
 HEADS = ("id", "role", "made", "state", "last used", "tenant", "label")
 AUDIT_HEADS = ("at", "by", "action", "subject", "tenant", "detail")
+LIMIT_HEADS = ("tenant", "key", "requests_per_second", "max_sessions", "max_tenant_mb")
 THROUGH_SERVER = "or give --url, with an admin's key in LHB_API_KEY"
 Url = Annotated[
     str | None,
@@ -115,6 +116,45 @@ def revoke(key_id: KeyId, url: Url = None) -> None:
     _run(RevokeKey(key_id))
 
 
+@keys.command()
+def limit(
+    key: Annotated[str, typer.Option(help="Id of the key; by default a tenant is limited.")] = "",
+    tenant: Annotated[str, typer.Option(help="The tenant; by default that without a name.")] = "",
+    requests_per_second: Annotated[float | None, typer.Option(min=0.0)] = None,
+    max_sessions: Annotated[int | None, typer.Option(min=0)] = None,
+    max_tenant_mb: Annotated[int | None, typer.Option(min=0)] = None,
+    reset: Annotated[bool, typer.Option(help="All others are the settings' again.")] = False,
+    url: Url = None,
+) -> None:
+    """Limit a tenant or a key; 0: unlimited. Limits that are not given stay.
+
+    Example: lhb keys limit --tenant north --max-sessions 100
+    """
+    from service.commands.keys import SetLimit
+
+    changed: dict[str, Any] = {"requests_per_second": requests_per_second}
+    if not key:
+        changed |= {"max_sessions": max_sessions, "max_tenant_mb": max_tenant_mb}
+    changed = {name: value for name, value in changed.items() if reset or value is not None}
+    if url is None:
+        _run(SetLimit(tenant, key, changed))
+        return
+    whose = {"key_id": key} if key else {"tenant": tenant}
+    _ask(url, "PATCH", "/v1/limits", {**whose, **changed})
+
+
+@keys.command()
+def limits(url: Url = None, as_json: AsJson = False) -> None:
+    """List the limits that tenants and keys have of their own.
+
+    Example: lhb keys limits
+    """
+    stored = _ask(url, "GET", "/v1/limits")["items"] if url is not None else None
+    rows = _limits_of_database() if stored is None else stored
+    shown = [["-" if value in (None, "") else str(value) for value in row.values()] for row in rows]
+    show({"limits": rows}, as_json, table(LIMIT_HEADS, shown))
+
+
 def audit(url: Url = None, as_json: AsJson = False) -> None:
     """List who changed keys and sessions, oldest first.
 
@@ -157,6 +197,14 @@ def _from_database() -> list[dict[str, Any]]:
 
     with open_reader(read_settings().database_url) as reader:
         return [key_answer(key) for key in reader.api_keys()]
+
+
+def _limits_of_database() -> list[dict[str, Any]]:
+    from service.base.settings import read_settings
+    from service.storage.database_url import open_reader
+
+    with open_reader(read_settings().database_url) as reader:
+        return [row._asdict() for row in reader.limits()]
 
 
 def _audit_of_database() -> list[dict[str, Any]]:

@@ -622,6 +622,16 @@ class NewKeyAnswer(KeyAnswer):
     key: str
 
 
+class LimitAnswer(TypedDict):
+    """Limits of a tenant, or of a key; null: the server's setting of this name holds."""
+
+    tenant: str
+    key_id: str
+    requests_per_second: float | None
+    max_sessions: int | None
+    max_tenant_mb: int | None
+
+
 class WebhookAnswer(TypedDict):
     """A URL that is told of events; `last_error` is null where the last attempt went well."""
 

@@ -1,4 +1,4 @@
-"""Endpoints that list, make, rotate and revoke API keys, and that show the audit log."""
+"""Endpoints that list, make, rotate and revoke API keys, limit them, and show the audit log."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -7,7 +7,7 @@ from fastapi import Query, Request, Response
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from clients.sdk.answers import AuditAnswer, KeyAnswer, NewKeyAnswer
+from clients.sdk.answers import AuditAnswer, KeyAnswer, LimitAnswer, NewKeyAnswer
 from service.api.access import ADMIN
 from service.api.answer_models import members_of, page_of, timestamp
 from service.api.body_parsing import BodyParser
@@ -17,7 +17,7 @@ from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.unions import strict
 from service.base.field_types import Key
 from service.base.problems import Problem, ProblemCode
-from service.commands.keys import RevokeKey, RotateKey, SaveKey, may_manage, new_key
+from service.commands.keys import RevokeKey, RotateKey, SaveKey, SetLimit, may_manage, new_key
 from service.session.records import ApiKey, AuditRow
 from service.storage.reader import Reader
 
@@ -61,7 +61,20 @@ class RotationBody(TypedDict, total=False):
     ]
 
 
-KEY, ROTATION = BodyParser(KeyBody), BodyParser(RotationBody)
+@with_config(strict({"tenant": "north", "requests_per_second": 50.0, "max_sessions": 100}))
+class LimitBody(TypedDict, total=False):
+    """What a tenant may use, or a key; null: as the setting of that name says."""
+
+    tenant: Annotated[Key, Field(description="whose they are, unless a key's")]
+    key_id: Annotated[Key, Field(description="a key has a limit of requests alone", min_length=1)]
+    requests_per_second: Annotated[
+        float | None, Field(ge=0, description="of all keys of the tenant together, or of the key")
+    ]
+    max_sessions: Annotated[int | None, Field(ge=0, le=2**53)]
+    max_tenant_mb: Annotated[int | None, Field(ge=0, le=2**40)]
+
+
+KEY, ROTATION, LIMIT_BODY = BodyParser(KeyBody), BodyParser(RotationBody), BodyParser(LimitBody)
 
 
 def key_answer(key: ApiKey) -> dict[str, Any]:
@@ -155,6 +168,41 @@ async def delete_key(key_id: str, request: Request) -> Response:
     await service.writer.submit(RevokeKey(key_id, tenant_of(request), actor_of(request)))
     await request.app.state.key_watch.reload()
     return Response(status_code=204)
+
+
+@router.serve("GET /limits", "List limits", page_of(LimitAnswer))
+async def get_limits(request: Request) -> Response:
+    """List limits that tenants and keys have of their own; of other tenants for the default one."""
+    service, tenant = service_of(request), tenant_of(request)
+
+    def read(reader: Reader) -> dict[str, Any]:
+        shown = [row._asdict() for row in reader.limits() if may_manage(tenant, row.tenant)]
+        return page(shown, None)
+
+    return json_response(await service.query(tenant, read))
+
+
+@router.serve("PATCH /limits", "Limit a tenant or a key", LimitAnswer, body=LIMIT_BODY)
+async def patch_limits(request: Request) -> Response:
+    """Change limits of a tenant or of a key; those that are not named stay; 0: unlimited.
+
+    Only admins of the default tenant do. This server obeys once it answers, others on the same
+    database within two seconds.
+    """
+    service = service_of(request)
+    fields: dict[str, Any] = {**LIMIT_BODY.read(await request.body())}
+    if tenant_of(request):
+        detail = "only admins of the default tenant set limits"
+        raise Problem(ProblemCode.FORBIDDEN, detail, "authorization")
+    if ("tenant" in fields) == ("key_id" in fields):
+        raise Problem(ProblemCode.AMBIGUOUS, "limits are either a tenant's or a key's", "tenant")
+    tenant, key_id = fields.pop("tenant", ""), fields.pop("key_id", "")
+    if key_id and fields.keys() - {"requests_per_second"}:
+        detail = "key_id: a key has a limit of requests alone"
+        raise Problem(ProblemCode.AMBIGUOUS, detail, "key_id")
+    row = await service.writer.submit(SetLimit(tenant, key_id, fields, actor_of(request)))
+    await request.app.state.key_watch.reload()
+    return json_response(row._asdict())
 
 
 @router.serve("GET /audit", "Read the audit log", page_of(AuditAnswer))

@@ -83,7 +83,7 @@ class Service:
     limits: Limits = field(init=False)
     spool: Spool = field(init=False)
     outgoing: Outgoing = field(init=False)
-    full_tenants: set[str] = field(default_factory=set)  # see `service.web.full_tenants`
+    full_tenants: dict[str, int] = field(default_factory=dict)  # see `service.web.full_tenants`
     exports: Places = field(
         default_factory=lambda: Places(MAX_EXPORTS, ProblemCode.TOO_MANY_EXPORTS, FULL_OF_EXPORTS)
     )

@@ -85,12 +85,12 @@ async def post_webhook(request: Request) -> Response:
     return json_response({"secret": row.secret, **webhook_answer(row)}, 201)
 
 
-@router.serve("POST /webhooks/{webhook_id}/test", "Try a webhook", None, 202)
-async def try_webhook(webhook_id: str, request: Request) -> Response:
+@router.serve("POST /webhooks/{webhook_id}/test", "Try a webhook", None, 204)
+async def post_test(webhook_id: str, request: Request) -> Response:
     """Send a message of the type "test"; the webhook's answer soon says how that went."""
     service = service_of(request)
     await service.writer.submit(TryWebhook(tenant_of(request), webhook_id))
-    return Response(status_code=202)
+    return Response(status_code=204)
 
 
 @router.serve("DELETE /webhooks/{webhook_id}", "Remove a webhook", None, 204)

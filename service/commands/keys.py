@@ -3,9 +3,10 @@
 import secrets
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from service.base.problems import Problem, ProblemCode
-from service.session.records import COMMAND_LINE, Actor, ApiKey
+from service.session.records import COMMAND_LINE, Actor, ApiKey, LimitRow
 from service.writer.audit import note
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
@@ -111,6 +112,27 @@ class NoteUse(Command[None]):
         """Store it."""
         for tenant, key_id in self.keys_used:
             uow.pending.used_keys.append((tenant, key_id, uow.now))
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimit(Command[LimitRow]):
+    """Command: change limits of a tenant or, with a `key_id`, of a key; the others stay."""
+
+    tenant: str
+    key_id: str
+    changed: dict[str, Any]
+    by: Actor = COMMAND_LINE
+
+    def __call__(self, uow: UnitOfWork) -> LimitRow:
+        """Return the row; a key's has its tenant. Raises 404 unknown_key."""
+        key_id, tenant = self.key_id, self.tenant
+        if key_id:
+            tenant = find_key(uow, "", key_id).tenant
+        row = uow.stored.limit_of(tenant, key_id) or LimitRow(tenant, key_id)
+        row = row._replace(**self.changed)
+        uow.pending.limits.append(row)
+        note(uow, tenant, self.by, "limit_set", key_id or tenant, **self.changed)
+        return row
 
 
 def find_key(uow: UnitOfWork, manager: str, key_id: str) -> ApiKey:

@@ -39,9 +39,11 @@ class Limits:
             n = session.n_trajectories
             detail = f"there may be {self.trajectories} trajectories in a session, not {n}"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "trajectory")
-        if self.sessions:
-            n = uow.stored.count_sessions(session.tenant, self.sessions)
-            _refuse_one_more(n, self.sessions, "sessions, archived ones too")
+        own = uow.stored.limit_of(session.tenant)
+        most = self.sessions if own is None or own.max_sessions is None else own.max_sessions
+        if most:
+            n = uow.stored.count_sessions(session.tenant, most)
+            _refuse_one_more(n, most, "sessions, archived ones too")
 
     def refuse_trajectory(self, uow: UnitOfWork, session: SessionRow, key: TrajectoryKey) -> None:
         """Raise a 409 if a trajectory would be new, and the session has as many as it may."""
@@ -61,5 +63,5 @@ def _refuse_more(field: str, n: int, most: int, what: str) -> None:
 
 def _refuse_one_more(n: int, most: int, what: str, field: str | None = None) -> None:
     if n >= most:
-        detail = f"there are {most} {what}, which is the limit of this server"
+        detail = f"there are {most} {what}, which is the limit"
         raise Problem(ProblemCode.LIMIT_REACHED, detail, field)

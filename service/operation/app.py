@@ -48,6 +48,7 @@ from service.operation.sweeper import Sweeper
 from service.operation.webhooks import WebhookSender
 from service.personalizer import configuration, events
 from service.personalizer.loop import move_version
+from service.session.records import LimitRow
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
 from service.web.api_keys import KeyWatch
@@ -138,14 +139,20 @@ def create_app(
         app.outer_middleware.admission.committing = service.writer.committing
         metrics.scraped.append(app.outer_middleware.admission.metrics)
         sweeper.start(service)
+        full_tenants, rates = FullTenants(service), app.outer_middleware.rates
+
+        def take_limits(rows: list[LimitRow]) -> None:
+            rates.set_own(rows)
+            full_tenants.wake()
+
+        key_watch.on_limits = take_limits
         await key_watch.start(service)
-        full_tenants = FullTenants(service)
         await full_tenants.start()
         lift_watch = LiftWatch(service)
         lift_watch.start()
         sender = WebhookSender(service)
         sender.start()
-        sharing = start_sharing(app.outer_middleware.rates, settings)
+        sharing = start_sharing(rates, settings)
         log_start("server", settings)
         try:
             async with open_door(app, settings):
@@ -228,9 +235,9 @@ def open_door(app: App, settings: Settings) -> AbstractAsyncContextManager[None]
     return door.running()
 
 
-def start_sharing(rates: RateLimit | None, settings: Settings) -> "SharedRates | None":
-    """Share the counts of a limit of requests with the other servers on a PostgreSQL."""
-    if rates is None or is_sqlite(settings.database_url):
+def start_sharing(rates: RateLimit, settings: Settings) -> "SharedRates | None":
+    """Share the counts of limits of requests with the other servers on a PostgreSQL."""
+    if is_sqlite(settings.database_url):
         return None
     from service.web.shared_rates import SharedRates
 

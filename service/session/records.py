@@ -462,6 +462,19 @@ class ApiKey(NamedTuple):
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
+class LimitRow(NamedTuple):
+    """What a tenant or one of its keys may use, named as the settings are that it stands for.
+
+    None: the setting holds; 0: unlimited.
+    """
+
+    tenant: str
+    key_id: str  # "": the tenant
+    requests_per_second: float | None = None
+    max_sessions: int | None = None
+    max_tenant_mb: int | None = None
+
+
 class Actor(NamedTuple):
     """Who asks for a change: the id of a key, and of the request."""
 
@@ -519,6 +532,7 @@ ROWS: dict[str, type] = {
     "estimates": EstimateRow,
     "api_keys": ApiKey,
     "audit": AuditRow,
+    "limits": LimitRow,
     "webhooks": Webhook,
     "webhook_messages": Message,
     "hidden_rows": HiddenRows,

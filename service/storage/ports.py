@@ -20,6 +20,7 @@ from service.session.records import (
     KeptSumsRow,
     LiftSumsRow,
     LiftUnitRow,
+    LimitRow,
     MeasurementRow,
     Message,
     SessionKey,
@@ -193,6 +194,7 @@ class Changes:
     used_keys: list[tuple[str, str, float]] = field(default_factory=list)
     audit: list[AuditRow] = field(default_factory=list)
     audit_gone: str | None = None
+    limits: list[LimitRow] = field(default_factory=list)
     webhooks: list[Webhook] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)

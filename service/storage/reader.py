@@ -14,6 +14,7 @@ from service.session.records import (
     KeptSumsRow,
     LiftSumsRow,
     LiftUnitRow,
+    LimitRow,
     MeasurementRow,
     PlayedRound,
     SessionKey,
@@ -493,6 +494,14 @@ class Reader(ABC):
     def api_keys(self) -> list[ApiKey]:
         """Return the API keys of all tenants, revoked ones too."""
         return self._rows(ApiKey, "api_keys")
+
+    def limits(self) -> list[LimitRow]:
+        """Return the limits of all tenants and keys that have some of their own."""
+        return self._rows(LimitRow, "limits")
+
+    def limit_of(self, tenant: str, key_id: str = "") -> LimitRow | None:
+        """Return the limits of a tenant, or of a key; None: it has none of its own."""
+        return self._row(LimitRow, "limit_of", tenant, key_id)
 
     def audit(self, tenant: str | None, after: str, limit: int) -> list[AuditRow]:
         """Return a page of the audit log after an id, in order of time; of one tenant, or all."""

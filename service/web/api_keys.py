@@ -19,7 +19,7 @@ from service.base.recurring import Recurring
 from service.commands.keys import NoteUse
 from service.dashboard.pages import ASSET_PATHS
 from service.personalizer.errors import is_personalizer
-from service.session.records import ApiKey
+from service.session.records import ApiKey, LimitRow
 from service.storage.database_url import is_sqlite
 
 SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # the header of Personalizer's callers
@@ -35,13 +35,15 @@ class KeyWatch:
     every request needs a key, also when all keys are revoked.
 
     `is_closed` says whether requests need a key. `clock` tells seconds since 1970; from `start` on,
-    the service's clock does, by which keys are made.
+    the service's clock does, by which keys are made. `on_limits` takes limits that have changed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.is_closed = False
         self.used: dict[str | None, Access] = {}  # by id, since it was stored last
         self._clock = clock
+        self.on_limits: Callable[[list[LimitRow]], None] = lambda rows: None
+        self._limits: list[LimitRow] = []
         self._known: dict[bytes, Access] = {}
         self._ids: dict[bytes, str] = {}
 
@@ -97,13 +99,17 @@ class KeyWatch:
             await self._note_use()
 
     async def reload(self) -> None:
-        """Read the keys. A server that has changed one does so before it answers."""
+        """Read the keys, and limits. A server that has changed one does so before it answers."""
 
-        def read() -> None:
+        def read() -> list[LimitRow]:
             with self._service.store.reader() as reader:
                 self.load(reader.api_keys())
+                return reader.limits()
 
-        await self._service.read(read)
+        limits = await self._service.read(read)
+        if limits != self._limits:
+            self._limits = limits
+            self.on_limits(limits)
 
     async def _note_use(self) -> None:
         """Store when keys were last used. What cannot be stored is stored with the next use."""

@@ -24,10 +24,13 @@ class FullTenants:
         )
 
     async def start(self) -> None:
-        """Look, and go on looking, if there is a limit."""
-        if self._service.settings.max_tenant_mb:
-            await self._look()
-            self._looks.start(self._look)
+        """Look, and go on looking."""
+        await self._look()
+        self._looks.start(self._look)
+
+    def wake(self) -> None:
+        """Look now: limits have changed."""
+        self._looks.wake()
 
     async def close(self) -> None:
         """Stop."""
@@ -36,11 +39,19 @@ class FullTenants:
     async def _look(self) -> None:
         """Look; if that fails, what was seen last still holds."""
         began = time.monotonic()
-        most = self._service.settings.max_tenant_mb * 10**6
+        of_all = self._service.settings.max_tenant_mb
 
-        def read() -> set[str]:
+        def read() -> dict[str, int]:
             with self._service.store.reader() as reader:
-                return {tenant for tenant, n_bytes in reader.stored_by_tenant() if n_bytes >= most}
+                own = {
+                    row.tenant: row.max_tenant_mb
+                    for row in reader.limits()
+                    if not row.key_id and row.max_tenant_mb is not None
+                }
+                if not of_all and not any(own.values()):
+                    return {}
+                most = ((t, n, own.get(t, of_all)) for t, n in reader.stored_by_tenant())
+                return {tenant: mb for tenant, n, mb in most if mb and n >= mb * 10**6}
 
         try:
             self._service.full_tenants = await self._service.read(read)
@@ -50,7 +61,7 @@ class FullTenants:
 
 def refuse_full(service: Service, tenant: str) -> None:
     """Raise a 409 limit_reached if the tenant has stored as much as it may."""
-    if tenant in service.full_tenants:
-        most = service.settings.max_tenant_mb
+    most = service.full_tenants.get(tenant)
+    if most is not None:
         detail = f"this tenant has stored about {most} MB, which is the limit; delete sessions"
         raise Problem(ProblemCode.LIMIT_REACHED, detail)

@@ -69,8 +69,7 @@ class Middleware:
         is_logged = settings.log_requests and settings.log_level in ("debug", "info")
         self._log = RequestLog() if is_logged else None
         self._tracing = tracing
-        per_second = settings.requests_per_second
-        self.rates = RateLimit(per_second, settings.request_burst) if per_second else None
+        self.rates = RateLimit(settings.requests_per_second, settings.request_burst)
         self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
         self.guard = BrowserGuard(settings.allowed_hosts)
         self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
@@ -126,13 +125,13 @@ class Middleware:
         try:
             access = scope["lhb.access"] = self._keys.access_of(scope)
         except Problem:
-            if self.rates is not None:
+            if self.rates.is_on:
                 self.rates.count_stranger(scope)
             raise
         scope["lhb.tenant"] = access.tenant
         if access is EVERYBODY:
             self.guard.check(headers, scope)
-        if self.rates is not None:
+        if self.rates.is_on:
             self.rates.count(scope, is_keyed=self._keys.is_closed)
         if "lhb.late" in scope and may_refuse(scope):
             self.admission.n_refused += 1

@@ -39,7 +39,9 @@ class SharedRates:
         await self._sharing.close()
 
     async def _share(self) -> None:
-        """Hear and tell, for as long as the connection stands."""
+        """Hear and tell, for as long as the connection stands, once there is a rate."""
+        if not self._rates.is_on:
+            return
         async with listening(self._url, "rates", CHANNEL) as connection:
             while True:
                 await self._hear(connection)

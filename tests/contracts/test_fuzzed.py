@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from service.storage.maintenance import migrate
 from tests.faults.server_process import Server
 
+WEBHOOK = {"url": "https://example.com/"}
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
 NAMED_ARMS = [{"brand": "x"}, {"brand": "y"}]
 FEATURE = "brand=x"  # a category of the first of them
@@ -58,12 +59,20 @@ def aim(case: Any, session: str) -> None:
             item["session_id"] = session
             bodies.append(item.get("decision"))
     for body in bodies:
+        if isinstance(body, dict) and "url" in body:
+            body["url"] = WEBHOOK["url"]
         if isinstance(body, dict) and "contexts" in body:
             body["contexts"] = ARMS
         if isinstance(body, dict) and "value" in body:
             for name in set(body) - {"value", "reward_id"}:
                 del body[name]
             body["round"] = 2
+
+
+def webhook(client: httpx.Client) -> str:
+    """A webhook that is there."""
+    found = client.get("/v1/webhooks").json()["items"]
+    return str((found or [client.post("/v1/webhooks", json=WEBHOOK).json()])[0]["id"])
 
 
 def fuzz(operation: Any, mode: str, client: httpx.Client, n_requests: int) -> set[int]:
@@ -98,8 +107,12 @@ def fuzz(operation: Any, mode: str, client: httpx.Client, n_requests: int) -> se
                 case.path_parameters["session_id"] = session
             if "key_id" in case.path_parameters:
                 case.path_parameters["key_id"] = make_key(client)["id"]
+            if "webhook_id" in case.path_parameters:
+                case.path_parameters["webhook_id"] = webhook(client)
             if mode == "positive":
                 aim(case, session)
+        if operation.path == "/v1/limits" and isinstance(case.body, dict):
+            case.body["tenant"] = "another"  # it would be this client's
         response = case.call(headers={"authorization": client.headers["authorization"]})
         statuses.add(response.status_code)
         case.validate_response(response, excluded_checks=besides)

@@ -246,6 +246,15 @@ create table audit (
 
 create index audit_by_id on audit (id);
 
+create table limits (
+    tenant text collate "C" not null,
+    key_id text collate "C" not null,
+    requests_per_second double precision,
+    max_sessions bigint,
+    max_tenant_mb bigint,
+    primary key (tenant, key_id)
+);
+
 create table webhooks (
     tenant text collate "C" not null,
     id text collate "C" not null,

@@ -271,6 +271,16 @@ create table audit (
 
 create index audit_by_id on audit (id);
 
+-- what a tenant, or one of its keys, may use; null: as the settings say; 0: unlimited
+create table limits (
+    tenant text not null,
+    key_id text not null,              -- "": the tenant
+    requests_per_second real,
+    max_sessions integer,
+    max_tenant_mb integer,
+    primary key (tenant, key_id)
+) without rowid;
+
 -- where a tenant's administrators want to be told of findings, alarms, failed fits, tripped guards
 create table webhooks (
     tenant text not null,

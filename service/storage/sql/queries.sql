@@ -466,6 +466,17 @@ delete from audit where id <= $1
 select {audit} from audit
 where ($1 or tenant = $2) and id > $3 order by id limit $4
 
+-- name: limits
+select {limits} from limits order by tenant, key_id
+
+-- name: limit_of
+select {limits} from limits where tenant = $1 and key_id = $2
+
+-- name: save_limit
+insert into limits ({limits}) values ({limits_values})
+on conflict (tenant, key_id) do update set requests_per_second = excluded.requests_per_second,
+    max_sessions = excluded.max_sessions, max_tenant_mb = excluded.max_tenant_mb
+
 -- name: webhooks
 select {webhooks} from webhooks where tenant = $1 order by created_at, id
 

@@ -8,7 +8,10 @@ from typing import Any, get_args, get_type_hints
 
 from service.session.records import PARTS, ROWS, SPEC, SessionRow, TrajectoryRow
 
-FEW = ("estimates", "api_keys", "audit", "webhooks", "webhook_messages", "hidden_rows", "voids")
+FEW = (
+    *("estimates", "api_keys", "audit", "hidden_rows", "voids"),
+    *("limits", "webhooks", "webhook_messages"),
+)
 SUMS = ("kept_sums", "slot_sums", "lift_sums", "lift_units")
 RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
 TYPES = {

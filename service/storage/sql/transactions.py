@@ -177,6 +177,7 @@ def write_few(changes: Changes) -> Iterator[tuple[str, tuple[Any, ...]]]:
         ("use_api_key", changes.used_keys),
         ("forget_audit", [] if gone is None else [(gone,)]),
         ("insert_audit", changes.audit),
+        ("save_limit", changes.limits),
         ("save_webhook", changes.webhooks),
         ("note_attempt", changes.attempts),
         ("save_message", changes.messages),

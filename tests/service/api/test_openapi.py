@@ -38,6 +38,7 @@ async def test_every_route_that_reads_may_find_the_store_away(
                     "/v1/sessions/{session_id}": {"archived": True},
                     "/v1/keys": {"role": "admin"},
                     "/v1/keys/{key_id}/rotation": {},
+                    "/v1/limits": {"tenant": "north"},
                     "/v1/webhooks": {"url": "https://example.com/"},
                     "/v1/sessions/{session_id}/fits": {},
                     "/v1/sessions/{session_id}/copy": {},

@@ -16,7 +16,8 @@ async def test_no_route_takes_an_unknown_parameter(serve: Serve) -> None:
             "/v1/batch": {"items": [{"session_id": session, "decision": {"skip": True}}]},
         }
         for path, operations in schema["paths"].items():
-            asked = path.format(session_id=session, event_id="x", key_id="x", key="x", name="x")
+            ids = dict.fromkeys(("event_id", "key_id", "key", "name", "webhook_id"), "x")
+            asked = path.format(session_id=session, **ids)
             for method in operations:
                 content = {} if method in ("get", "delete") else {"json": bodies.get(path, {})}
                 answer = await client.request(method, f"{asked}?colour=blue", **content)

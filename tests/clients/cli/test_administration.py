@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from clients.cli.demo import server
 from lhb import Client
 from tests.forked_process import lhb_text
@@ -16,6 +18,7 @@ def lhb(database: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_webhooks_and_limits(tmp_path: Path) -> None:
     database = tmp_path / "lhb.db"
     lhb(database, "keys", "limit", "--tenant", "north", "--max-sessions", "3")

@@ -193,7 +193,7 @@ class Decide(SessionCommand[Taken | Blocked]):
                 chosen, propensity, explored = forced, drawn, False
             arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
             if are_kept(session, n_arms, session.n_rounds):
-                kept = pack(contexts)
+                kept = pack(contexts, session.keep_contexts)
         epoch, next_fit_round = timeline.epoch(session, agent, begun)
         decision = DecisionRow(  # by place: by name each decision costs more
             *self.key,

@@ -143,7 +143,9 @@ class ImportFold:
             "digest": None if digest is None else bytes.fromhex(digest),
             "context": array("d", record["context"]).tobytes(),
             "scores": array("d", record["scores"]).tobytes(),
-            "contexts": None if contexts is None else pack(np.array(contexts, dtype=np.float64)),
+            "contexts": None
+            if contexts is None
+            else pack(np.array(contexts), session.keep_contexts),
             "covariates": covariates,
             "own": array("d", record["own"]).tobytes() if "own" in record else None,
         }

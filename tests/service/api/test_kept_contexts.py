@@ -38,10 +38,11 @@ async def played(client: Client, **body: Any) -> str:
     return session
 
 
-def test_what_is_packed_is_the_same_to_the_bit() -> None:
+@pytest.mark.parametrize("compressed", [False, True])
+def test_what_is_packed_is_the_same_to_the_bit(compressed: bool) -> None:
     contexts = np.array([[0.1, -0.0, 5e-324], [1e12, 1 / 3, -7.0]])
-    assert unpack(pack(contexts), 3).tobytes() == contexts.tobytes()
-    assert unpack(pack(np.asfortranarray(contexts)), 3).tobytes() == contexts.tobytes()
+    assert unpack(pack(contexts, compressed), 3).tobytes() == contexts.tobytes()
+    assert unpack(pack(np.asfortranarray(contexts), compressed), 3).tobytes() == contexts.tobytes()
 
 
 async def test_an_export_has_all_arms_and_an_import_keeps_them(serve: Serve) -> None:

@@ -19,7 +19,7 @@ from service.rounds.own_responses import own_agent
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import in_order
-from service.session.kept_contexts import FEW_NUMBERS, are_kept, pack, refuse_too_many
+from service.session.kept_contexts import FEW_NUMBERS, may_be_kept, pack, refuse_too_many
 from service.session.names import NO_NAMES, NamedContexts
 from service.session.records import DecisionRow, SessionKey, SessionRow
 from service.session.trial import arm_index
@@ -192,7 +192,8 @@ class Decide(SessionCommand[Taken | Blocked]):
             if forced is not None:
                 chosen, propensity, explored = forced, drawn, False
             arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
-            if are_kept(session, n_arms, session.n_rounds):
+            keeps = session.keep_contexts or agent.takes_sets
+            if keeps and may_be_kept(session, n_arms, session.n_rounds):
                 kept = pack(contexts, session.keep_contexts)
         epoch, next_fit_round = timeline.epoch(session, agent, begun)
         decision = DecisionRow(  # by place: by name each decision costs more

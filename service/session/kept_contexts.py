@@ -9,7 +9,6 @@ import zlib
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS
 from lhb_engine.context_sets import is_kept
 from lhb_engine.history import Floats
 from service.base.problems import Problem, ProblemCode
@@ -40,13 +39,6 @@ def may_be_kept(session: SessionRow, n_arms: int, position: int) -> bool:
     if session.keep_contexts:
         return True
     return is_kept(position) and n_arms > 1 and n_arms * session.dim <= FEW_NUMBERS
-
-
-def are_kept(session: SessionRow, n_arms: int, position: int) -> bool:
-    """Whether the contexts of all arms of a new decision are stored."""
-    if session.keep_contexts or not may_be_kept(session, n_arms, position):
-        return session.keep_contexts
-    return ALGORITHMS[session.algorithm].takes_sets
 
 
 def refuse_too_many(session: SessionRow, n_arms: int) -> None:

@@ -4,12 +4,14 @@ from lhb_engine.history import LATEST
 
 MOST = 64  # sets of the latest rounds
 MOST_APART = LATEST // MOST  # so that retention leaves the latest ones
+LEAST_APART = 4  # so that many short sessions store little
 LEAST = 4  # fewer say nothing of rounds to come
 
 
 def step(position: int) -> int:
     """Return how far apart kept rounds are beside a round of the session: a power of two."""
-    return min(MOST_APART, 1 << max(0, position.bit_length() - MOST.bit_length() + 1))
+    apart = 1 << max(0, position.bit_length() - MOST.bit_length() + 1)
+    return min(MOST_APART, max(LEAST_APART, apart))
 
 
 def is_kept(position: int) -> bool:

@@ -53,7 +53,7 @@ async def test_an_estimate_says_what_choices_earn(serve: Serve, names: str) -> N
         content = (await client.get(f"/v1/sessions/{session}/events")).content
         lines = [json.loads(line) for line in content.splitlines()]
         kept = [d["position"] for d in lines if d["record"] == "decision" and d["contexts"]]
-        assert sorted(kept) == [*range(1, 64), *range(64, 101, 2)]
+        assert sorted(kept) == [*range(4, 101, 4)]
         typed = {"content-type": "application/x-ndjson"}
         made = await client.post("/v1/sessions/import", content=content, headers=typed)
         assert made.status_code == 201, made.text

@@ -43,6 +43,7 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("arms_alike", World("arms alike", environment=ArmsAlike)),
     ("earns_less", World("a fall", environment=Fall)),
     ("levels_differ", World("levels of users", levels=2.0, users=60, **USERS)),
+    ("responses_differ", World("responses of users", spread=0.5, users=60, **USERS)),
     ("never_differs", World("one feature of the round", environment=OneAlike)),
     ("errors_correlated", BY_NAME["AR(1) noise"]),
     ("errors_correlated", BY_NAME["random walk"]),

@@ -83,6 +83,7 @@ class World:
     options: dict[str, Any] = field(default_factory=dict)
     users: int = 0  # trajectories of `rounds` rounds each; 0: the default one
     levels: float = 0.0  # spread of the users' levels, in standard deviations of the signal
+    spread: float = 0.0  # of the users' thetas
 
     def draw(self, seed: int) -> LongHorizonEnvironment:
         """Draw the world of one seed."""
@@ -101,7 +102,7 @@ class World:
         world, arriving = self.draw(seed), 2.0 * self.users / self.rounds
         visits = Visits.draw(self.users, self.rounds, "fixed", arriving=arriving, seed=seed)
         unit = float(np.linalg.norm(world.weights)) / np.sqrt(3.0)
-        return UserEnvironment(world, visits, levels=self.levels * unit)
+        return UserEnvironment(world, visits, spread=self.spread, levels=self.levels * unit)
 
 
 BOARD = (

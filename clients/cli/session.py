@@ -39,6 +39,54 @@ def show_session(
     show({"session": handle.info, "estimate": estimate}, as_json, _lines(handle.info, estimate))
 
 
+@session.command("trajectory")
+def show_trajectory(
+    name: Name,
+    key: Annotated[str, typer.Argument(help="Of the trajectory.")],
+    url: Url = SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Show a trajectory's own theta and its level, beside everybody's.
+
+    Example: lhb session trajectory tutorial ann
+    """
+    from clients import Client
+
+    with Client(url) as client:
+        answer = client.session_handle(name).trajectory(key)
+    show({**answer}, as_json, _trajectory_lines(answer))
+
+
+def _trajectory_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    deciding = found["deciding"].replace("_", " ")
+    yield f"{found['trajectory'] or '(no key)'}: {found['n_rounds']} rounds, {deciding}"
+    if found["level"] is not None:
+        low, high = found["level"]["interval"]
+        yield f"level {found['level']['value']:+.4g} ({low:+.4g} to {high:+.4g})"
+    everybody, own = found["everybody"], found["own"]
+    if everybody is None:
+        yield "No estimate is in use yet."
+        return
+    if own is None:
+        yield "Decided for as everybody is."
+    labels = _labels(found["features"], len(everybody["values"]))
+    heads = "theta, by feature", "everybody's", *(() if own is None else ("own", "95% interval"))
+    yield from table(heads, (_theta_row(i, label, found) for i, label in enumerate(labels)))
+
+
+def _theta_row(i: int, label: str, found: Mapping[str, Any]) -> tuple[str, ...]:
+    row = label[:LABEL], f"{found['everybody']['values'][i]:+.4f}"
+    if found["own"] is None:
+        return row
+    low, high = found["own"]["intervals"][i]
+    return *row, f"{found['own']['values'][i]:+.4f}", f"{low:+.4f} to {high:+.4f}"
+
+
+def _labels(features: Sequence[str] | None, dim: int) -> list[str]:
+    named = [*(features or ())]
+    return [*named, *map(str, range(len(named), dim))]
+
+
 @session.command("fit")
 def ask_fit(
     name: Name,
@@ -127,10 +175,11 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
         return
     if estimate["reason"]:
         yield estimate["reason"]
+    if estimate.get("own"):
+        yield from wrap(estimate["own"]["message"], WIDTH)
     yield ""
     yield "theta, by feature"
-    features = [*(info["features"] or ())]
-    labels = [*features, *map(str, range(len(features), info["dim"]))]
+    labels = _labels(info["features"], info["dim"])
     yield from _bars(range(len(estimate["theta"])), estimate["theta"], set(), labels)
     yield ""
     weights = estimate["lag_weights"]

@@ -16,6 +16,7 @@ FindingCode = Literal[
     "pays_now_costs_later",
     "horizon_short",
     "lags_change",
+    "responses_differ",
     "levels_differ",
     "trend",
     "season",
@@ -98,7 +99,8 @@ class OwnAnswer(TypedDict):
 
     `spread` is the standard deviation of each number of theta over trajectories, `intervals` its
     95% intervals; `covariance` that of theta's numbers; `noise` is in units of reward. `gain` is by
-    how many nats this is likelier than that all are alike.
+    how many nats this is likelier than that all are alike. `message` says by feature how far they
+    differ, or that they do not.
     """
 
     spread: list[float]
@@ -106,6 +108,7 @@ class OwnAnswer(TypedDict):
     covariance: list[list[float]]
     noise: float
     gain: float
+    message: str
 
 
 class LagFormAnswer(TypedDict):
@@ -410,6 +413,36 @@ class TrajectoryAnswer(TypedDict):
     n_rounds: int
     n_missing: int | None
     last_decision_at: str
+
+
+class ThetaAnswer(TypedDict):
+    """Numbers of a theta, and their 95% intervals where these are known."""
+
+    values: list[float]
+    intervals: list[tuple[float, float]] | None
+
+
+class LevelAnswer(TypedDict):
+    """The level of a trajectory, in units of reward, and its 95% interval."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+class OneTrajectoryAnswer(TrajectoryAnswer):
+    """A trajectory, and what is known of it by the estimate in use.
+
+    `everybody` is the theta of all, `own` that by which this one is decided for: null where
+    trajectories have no responses of their own, or their spread is not known yet. `level` is that
+    of its latest rounds; null where trajectories have none.
+    """
+
+    own: ThetaAnswer | None
+    everybody: ThetaAnswer | None
+    level: LevelAnswer | None
+    features: list[str] | None
+    model_version: int
+    deciding: Deciding
 
 
 class SpanAnswer(TypedDict):

@@ -17,6 +17,7 @@ from .answers import (
     HistoryAnswer,
     LiftAnswer,
     NoEstimateAnswer,
+    OneTrajectoryAnswer,
     RankAnswer,
     RoundAnswer,
     SeriesAnswer,
@@ -339,6 +340,17 @@ class SessionOperations:
     def trajectories(self, *, limit: int | None = None) -> Listing[TrajectoryAnswer]:
         """Iterate over the trajectories, in order of their keys."""
         return self._list("trajectories", limit=limit)
+
+    @operation
+    def trajectory(self, key: str) -> Call[OneTrajectoryAnswer]:
+        """Return what is known of one trajectory: its own theta and level, beside everybody's.
+
+        Raises
+        ------
+        NotFound
+            404 unknown_trajectory: there is none, or it was erased.
+        """
+        return self._connection.call("GET", f"{self._path}/trajectories/{in_path(key)}")
 
     @listing
     def rounds(

@@ -8,19 +8,20 @@ from typing import Any, Literal, Required, TypedDict
 # fmt: off
 ProblemCode = Literal[
     "malformed_http", "malformed_json", "duplicate_key", "http_error", "unauthorized", "forbidden",
-    "unknown_route", "unknown_session", "unknown_event", "unknown_reward", "unknown_feature",
-    "unknown_key", "unknown_webhook", "method_not_allowed", "header_timeout", "body_timeout",
-    "archived", "session_conflict", "in_use", "key_not_in_use", "limit_reached", "event_conflict",
-    "reward_conflict", "no_corrections", "round_dropped", "fits_by_epochs", "duplicate_arm_ids",
-    "foreign_host", "foreign_origin", "unsupported_media_type", "body_too_large", "invalid",
-    "missing", "unknown_field", "unknown_parameter", "ambiguous", "out_of_range", "not_finite",
-    "wrong_shape", "ragged", "no_column", "no_arms", "unknown_algorithm", "oracle_refused",
-    "bad_option", "unknown_round", "trajectory_needed", "fit_too_large", "future_round",
-    "last_before_first", "interval_open", "span_in_sum_mode", "at_in_single_mode", "bad_import",
-    "too_many_requests", "headers_too_large", "internal", "fit_pending", "history_pending",
-    "overloaded", "erasure_pending", "too_many_connections", "too_many_exports",
-    "too_many_streams", "storage_busy", "storage_full", "storage_readonly", "storage_failing",
-    "storage_not_durable", "outcome_unknown", "storage_unreachable", "unreachable",
+    "unknown_route", "unknown_session", "unknown_trajectory", "unknown_event", "unknown_reward",
+    "unknown_feature", "unknown_key", "unknown_webhook", "method_not_allowed", "header_timeout",
+    "body_timeout", "archived", "session_conflict", "in_use", "key_not_in_use", "limit_reached",
+    "event_conflict", "reward_conflict", "no_corrections", "round_dropped", "fits_by_epochs",
+    "duplicate_arm_ids", "foreign_host", "foreign_origin", "unsupported_media_type",
+    "body_too_large", "invalid", "missing", "unknown_field", "unknown_parameter", "ambiguous",
+    "out_of_range", "not_finite", "wrong_shape", "ragged", "no_column", "no_arms",
+    "unknown_algorithm", "oracle_refused", "bad_option", "unknown_round", "trajectory_needed",
+    "fit_too_large", "future_round", "last_before_first", "interval_open", "span_in_sum_mode",
+    "at_in_single_mode", "bad_import", "too_many_requests", "headers_too_large", "internal",
+    "fit_pending", "history_pending", "overloaded", "erasure_pending", "too_many_connections",
+    "too_many_exports", "too_many_streams", "storage_busy", "storage_full", "storage_readonly",
+    "storage_failing", "storage_not_durable", "outcome_unknown", "storage_unreachable",
+    "unreachable",
 ]
 # fmt: on
 

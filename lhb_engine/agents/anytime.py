@@ -18,9 +18,9 @@ from lhb_engine.agents.base import (
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
-from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
-from lhb_engine.design.levels import Stretches, stretch_of
+from lhb_engine.design.levels import Stretches, known_level, stretch_of
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, Floats, History, Ints, Trajectory
@@ -148,19 +148,42 @@ class Anytime(Agent):
 
         The past is its last rounds: those whose lags go further back say nothing.
         """
+        found = self.response(past)
+        return self.responding(found[0]) if found and found[0] is not self.theta else self
+
+    def response(self, past: Trajectory | None) -> tuple[Floats, Floats] | None:
+        """Return the trajectory's own theta and its errors; without rewards everybody's."""
         known = self.prediction
         own = None if known is None else Responses.of(known.own)
-        if known is None or own is None or self.theta is None or not len(past.measurements):
-            return self
+        if known is None or own is None or self.theta is None:
+            return None
+        rows = self._rows_of(past)
+        if rows is None:
+            return self.theta, np.sqrt(np.diag(own.covariance))
+        found = Evidence.of(rows, known, self.dim)
+        return self.theta + own.deltas(found)[0], own.errors(found)[0]
+
+    def level(self, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
+        """Return the mean and the error of the level that (7.25) has, given the last stretch."""
+        known, rows = self.prediction, self._rows_of(past)
+        if known is None or not self.options.levels or not known.noise > 0.0:
+            return None
+        if rows is None:
+            return 0.0, spread
+        last = np.flatnonzero(rows.level == rows.level[np.flatnonzero(rows.number > 0)[-1]])
+        left = known.residuals(rows)[last]
+        return known_level(left, rows.intercept[last], spread, known.noise)
+
+    def _rows_of(self, past: Trajectory | None) -> AlignedRounds | None:
+        """Return the rows of a trajectory's last rounds; None without any."""
+        if past is None or not len(past.measurements):
+            return None
         n, first = len(past.contexts), past.first_round
         first += 0 if first == 1 else self.horizon - 1
         window = FitWindow(1, first, max(n + past.first_round - 1, first), self.horizon, 1)
         numbered = replace(past, positions=np.arange(past.first_round, past.first_round + n))
         rows = align(self.told(History(self.dim, {"": numbered}, window)))
-        if not rows.n_rows:
-            return self
-        found = Evidence.of(rows, known, self.dim)
-        return self.responding(self.theta + own.deltas(found)[0])
+        return rows if rows.n_rows else None
 
     def responding(self, theta: Floats) -> Self:
         """Return the agent that decides by a trajectory's own theta."""

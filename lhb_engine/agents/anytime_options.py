@@ -104,7 +104,8 @@ class AnytimeOptions(Options):
         """Whether it was told what a finding advises to tell."""
         if found.code == "season":
             return any(_is_part(season.period, found.period or 0.0) for season in self.seasonality)
-        told = {"trend": self.trend, "lags_change": self.memory, "levels_differ": self.levels}
+        told = {"trend": self.trend, "lags_change": self.memory}
+        told |= {"levels_differ": self.levels, "responses_differ": self.own}
         return bool(told.get(found.code))
 
     def __post_init__(self) -> None:

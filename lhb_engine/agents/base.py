@@ -229,6 +229,20 @@ class Agent:
         """Return the agent that decides for a trajectory with this past: the same for all."""
         return self
 
+    def response(self, past: Trajectory | None) -> tuple[Floats, Floats] | None:
+        """Return the theta of a trajectory with this past, and standard deviations, (dim,) each.
+
+        None where trajectories have no responses of their own, or their spread is not known yet.
+        """
+        return None
+
+    def level(self, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
+        """Return the level of a trajectory in the stretch of its last reward, and its error.
+
+        `spread` is the standard deviation of levels. None where trajectories have none.
+        """
+        return None
+
     def responding(self, theta: Floats) -> Self:
         """Return the agent that decides by a trajectory's own theta."""
         found = copy(self)

@@ -57,10 +57,16 @@ def without_levels(values: Floats, level: Ints, intercept: Floats, rho: float) -
     return out.reshape(values.shape)
 
 
-def expected_level(errors: Floats, spread: float, noise: float) -> float:
-    """Return what errors of one level say of it, whose spread is tau sigma, beside noise sigma."""
+def known_level(
+    errors: Floats, intercept: Floats, spread: float, noise: float
+) -> tuple[float, float]:
+    """Return what errors of one level say of it: its posterior mean and standard deviation.
+
+    The level's spread is tau sigma, the noise sigma above 0; `intercept` is the column c.
+    """
     between = spread**2
-    return float(errors.sum() * between / (between * len(errors) + noise**2))
+    within = between * float(intercept @ intercept) + noise**2
+    return float(intercept @ errors) * between / within, spread * noise / within**0.5
 
 
 def kept_share(rho: float, sizes: Floats) -> Floats:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.design.levels import expected_level, stretch_of
+from lhb_engine.design.levels import known_level, stretch_of
 from lhb_engine.estimate import Estimate, signal_of
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.evaluation.off_policy import DoublyRobust, ImportanceWeights, Support
@@ -406,4 +406,5 @@ class LogReplay:
         rounds = np.arange(past.n_rounds - n + 1, past.n_rounds + 1)
         errors = past.rewards(n) - self._predict(past, rounds)
         spread = (estimate.levels or {"spread": 0.0})["spread"]
-        return expected_level(errors[np.isfinite(errors)], spread, estimate.sigma_hat or 1.0)
+        errors = errors[np.isfinite(errors)]
+        return known_level(errors, np.ones(len(errors)), spread, estimate.sigma_hat or 1.0)[0]

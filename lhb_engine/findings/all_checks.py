@@ -20,6 +20,7 @@ from lhb_engine.findings.check_contexts import (
 )
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.findings.check_profiles import check_profiles
+from lhb_engine.findings.check_responses import check_responses
 from lhb_engine.findings.check_series import (
     Series,
     check_correlation,
@@ -114,14 +115,15 @@ def _all(
     rows = replace(rows, contexts=rows.contexts[:, :dim])
     if known is not None:
         known = replace(known, theta=known.theta[:dim])
-    levels = [*check_levels(rows, errors)]
+    differ = [*check_responses(rows, errors, known)] if known else []
+    levels = [] if differ else [*check_levels(rows, errors)]  # these look like levels, too
     of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
-    if levels and series is None:
-        of_time = []  # levels correlate errors, too
-    yield from (*levels, *of_time)
+    if (differ or levels) and series is None:
+        of_time = []  # both correlate errors
+    yield from (*differ, *levels, *of_time)
     yield from check_features(rows)
     yield from check_actions(rows)
-    codes = {found.code for found in (*levels, *of_time)}
+    codes = {found.code for found in (*differ, *levels, *of_time)}
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(rows, errors) if errors.any() else None
     if effects is not None:

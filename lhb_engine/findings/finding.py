@@ -15,6 +15,7 @@ Code = Literal[
     "pays_now_costs_later",
     "horizon_short",
     "lags_change",
+    "responses_differ",
     "levels_differ",
     "trend",
     "season",

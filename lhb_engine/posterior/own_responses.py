@@ -88,6 +88,12 @@ class Responses:
         inside = np.eye(len(share)) + found.gram @ share
         return np.asarray(np.linalg.solve(inside, found.product[:, :, None])[:, :, 0] @ share)
 
+    def errors(self, found: Evidence) -> Floats:
+        """Return the posterior standard deviations of each delta's numbers, (n, dim)."""
+        inside = np.eye(len(self.covariance)) + self.covariance @ found.gram / self.noise**2
+        left = np.linalg.solve(inside, np.broadcast_to(self.covariance, inside.shape))
+        return np.asarray(np.sqrt(np.maximum(np.einsum("nii->ni", left), 0.0)))
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
         return {"covariance": self.covariance.tolist(), "noise": self.noise}

@@ -11,6 +11,7 @@ from clients.sdk.answers import (
     FitAnswer,
     NoEstimateAnswer,
 )
+from lhb_engine.posterior.spread_in_words import spread_in_words
 from service.api.answer_models import members_of, page_of, timestamp
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.routes import SESSION, Routes, json_response
@@ -40,6 +41,10 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
         members = ("excess", "variance")
         forms = {name: {k: form[k] for k in members} for name, form in estimate["forms"].items()}
         estimate["forms"] = forms
+    if estimate.get("own"):
+        theta = estimate["theta"] or [0.0] * session.dim
+        said = spread_in_words(estimate["own"], theta, session.names.columns)
+        estimate["own"] = {**estimate["own"], "message": said}
     if estimate.get("findings"):
         estimate["findings"] = findings_of(session, record)
     return {

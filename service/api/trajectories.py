@@ -1,20 +1,26 @@
-"""Trajectories: their list, erasing one, and the one that a listing of rounds means."""
+"""Trajectories: their list, what is known of one, erasing one, and the one that is meant."""
 
 from typing import Any
 
+import numpy as np
 from fastapi import Query, Request, Response
 
-from clients.sdk.answers import TrajectoryAnswer
+from clients.sdk.answers import OneTrajectoryAnswer, TrajectoryAnswer
+from lhb_engine.posterior.own_responses import QUANTILE
 from service.api.answer_models import page_of, timestamp
 from service.api.paging import LIMIT, page
 from service.api.routes import SESSION, Routes
 from service.api.runtime import actor_of, service_of, tenant_of
+from service.api.sessions import names_answer
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
+from service.rounds.deciding import deciding
+from service.rounds.own_responses import MOST_ROUNDS, last_rounds
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
+from service.writer.agent_cache import build_agent
 
 router = Routes(SESSION, tags=["rounds"])
 MISSING_AMONG = 1000  # a trajectory's last rounds, in which missing rewards are counted
@@ -70,11 +76,18 @@ def get_trajectories(
     rows = reader.trajectories_from(session.key, cursor, limit + 2)
     rows = [row for row in rows if row.n_decisions]  # "" may have totals alone
     shown, following = cut_by_rounds(rows, limit)
-    measured: dict[str, int] = {}
+    return page(_listed(reader, session, shown), following)
+
+
+def _listed(
+    reader: Reader, session: SessionRow, shown: list[TrajectoryRow]
+) -> list[dict[str, Any]]:
+    """Return the members of `TrajectoryAnswer` for trajectories that follow each other."""
+    if not shown:
+        return []
     timeline = timeline_of(session)
-    if shown:
-        measured = reader.measured_of_last(session.key, shown[0].key, shown[-1].key, MISSING_AMONG)
-    items = [
+    measured = reader.measured_of_last(session.key, shown[0].key, shown[-1].key, MISSING_AMONG)
+    return [
         {
             "trajectory": row.key,
             "n_rounds": row.n_rounds,
@@ -83,7 +96,60 @@ def get_trajectories(
         }
         for row in shown
     ]
-    return page(items, following)
+
+
+@router.read("/trajectories/{key:text}", "What is known of a trajectory", OneTrajectoryAnswer)
+def get_trajectory(reader: Reader, session: SessionRow, key: str) -> dict[str, Any]:
+    """Return a trajectory's own theta and level, and everybody's theta beside them.
+
+    `own` is what its next decision goes by, from all of its rewards so far, whether a fit has seen
+    them or not. Without rewards it is everybody's, with the intervals of a trajectory of which
+    nothing is known.
+    """
+    row = reader.trajectory((*session.key, key))
+    if row is None or not row.n_decisions:
+        detail = f"the session has no trajectory {key!r}"
+        raise Problem(ProblemCode.UNKNOWN_TRAJECTORY, detail, "key")
+    record = reader.installed(session)
+    estimate: dict[str, Any] = {} if record is None else record.values
+    everybody = None
+    if estimate:
+        intervals = (estimate.get("intervals") or {}).get("theta")
+        everybody = {"values": estimate["theta"], "intervals": intervals}
+    return {
+        **_listed(reader, session, [row])[0],
+        **_known_of(reader, session, row, estimate),
+        "everybody": everybody,
+        "features": names_answer(session)["features"],
+        "model_version": session.model_version,
+        "deciding": deciding(reader, session),
+    }
+
+
+def _known_of(
+    reader: Reader, session: SessionRow, row: TrajectoryRow, estimate: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the members `own` and `level` of `OneTrajectoryAnswer`."""
+    known: dict[str, Any] = {"own": None, "level": None}
+    if not (estimate.get("own") or estimate.get("levels")):
+        return known
+    agent = build_agent(session, reader.agent_state(session.key))
+    past = None
+    if row.n_measurements:
+        first = row.n_rounds - MOST_ROUNDS + 1
+        if not agent.has_responses:
+            first = agent.stretches.of(np.array([max(1, row.measured_through)]))[0][0]
+        past = last_rounds(reader, session, row.key, first)
+    own, levels = agent.response(past), estimate.get("levels")
+    if own is not None:
+        theta, error = own
+        ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1)
+        known["own"] = {"values": theta.tolist(), "intervals": ends.tolist()}
+    level = levels and agent.level(past, levels["spread"])
+    if level:
+        value, reach = level[0], QUANTILE * level[1]
+        known["level"] = {"value": value, "interval": [value - reach, value + reach]}
+    return known
 
 
 @router.serve("DELETE /trajectories/{key:text}", "Erase a trajectory", None, 204)

@@ -48,6 +48,7 @@ class ProblemCode(StrEnum):
     FORBIDDEN = "forbidden", 403, "The role or the tenant of the key does not allow this."
     UNKNOWN_ROUTE = "unknown_route", 404, "There is no such path."
     UNKNOWN_SESSION = "unknown_session", 404, "There is no such session, or it is another tenant's."
+    UNKNOWN_TRAJECTORY = "unknown_trajectory", 404, "The session has no trajectory with this key."
     UNKNOWN_EVENT = "unknown_event", 404, "The session has no decision with this event_id."
     UNKNOWN_REWARD = "unknown_reward", 404, "There is no reward for a correction to replace."
     UNKNOWN_FEATURE = "unknown_feature", 404, "The session has no category with this name."

@@ -35,7 +35,7 @@ class Door:
         inside = httpx.ASGITransport(app)
         self._client = httpx.AsyncClient(transport=inside, base_url="http://127.0.0.1")
         reads: Tools = [self.sessions, self.session, self.estimate]
-        reads += [self.credit, self.credit_by_feature, self.lift, self.explain]
+        reads += [self.trajectory, self.credit, self.credit_by_feature, self.lift, self.explain]
         writes: Tools = [self.create_session, self.decide, self.reward, self.append_history]
         self._reading = _manager(reads)
         self._writing = _manager([*reads, *writes])
@@ -63,6 +63,10 @@ class Door:
     async def estimate(self, ctx: Context[Any], session: str) -> Answer:
         """Read what a session has learned: theta, lag weights, intervals, and findings."""
         return await self._ask(ctx, "GET", session, "estimate")
+
+    async def trajectory(self, ctx: Context[Any], session: str, trajectory: str) -> Answer:
+        """Read what is known of one trajectory: its own theta and level, beside everybody's."""
+        return await self._ask(ctx, "GET", session, "trajectories", trajectory)
 
     async def credit(self, ctx: Context[Any], session: str, trajectory: str = "") -> Answer:
         """List what each decision has earned so far, and is expected to earn still."""

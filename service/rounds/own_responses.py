@@ -11,8 +11,8 @@ from struct import Struct
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow
-from service.rounds.history import PastByDecision
+from lhb_engine.history import FitWindow, Trajectory
+from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
 
@@ -41,7 +41,19 @@ def own_agent(
 def _worked_out(
     reader: Reader, session: SessionRow, agent: Agent, trajectory: TrajectoryRow
 ) -> Agent:
-    window = FitWindow(1, 1, session.n_rounds, session.horizon, session.n_rounds)
-    first = max(1, trajectory.n_rounds - MOST_ROUNDS - session.horizon + 1)
-    found = PastByDecision(reader, session, window).of(trajectory.key, first).trajectories
-    return agent.of([*found.values()][-1]) if found else agent
+    found = last_rounds(reader, session, trajectory.key, trajectory.n_rounds - MOST_ROUNDS + 1)
+    return agent if found is None else agent.of(found)
+
+
+def last_rounds(
+    reader: Reader, session: SessionRow, trajectory: str, first: int
+) -> Trajectory | None:
+    """Return a trajectory's rounds from one on, with the lags before it, if any are left."""
+    timeline = timeline_of(session)
+    last = timeline.n_begun(session)
+    if not last:
+        return None
+    window = FitWindow(1, 1, last, session.horizon, last)
+    past = timeline.past(reader, session, window, None, takes_kept=True)
+    found = past.of(trajectory, max(1, first - session.horizon)).trajectories
+    return [*found.values()][-1] if found else None

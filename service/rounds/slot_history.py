@@ -27,7 +27,7 @@ from service.rounds.told import with_covariates
 from service.session.records import SessionRow, SlotSumsRow
 from service.session.schedule_records import Watermark
 from service.session.slot_clock import SlotClock
-from service.storage.reader import MeasuredRow, Range, Reader
+from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
 
 
 class PastBySlot(StoredPast):
@@ -123,6 +123,11 @@ class PastBySlot(StoredPast):
 
     def _needed(self, wanted: list[Rows]) -> list[Range]:
         return self._ranges([(rows, self._window.n_lags) for rows in wanted])
+
+    def of(self, name: str, first: int = 1) -> History:
+        """Build the history of the slots of one trajectory, from a slot on."""
+        ranges = self._begun({name: [(first, FOR_EVER)]})
+        return self._of_ranges(ranges, (self._measured, self._measured))
 
     @property
     def _has_parts(self) -> bool:

@@ -108,6 +108,7 @@ test("what goes beyond the loop", async () => {
   assert.equal((await session.shadow()).n_rounds, 0);
   assert.equal((await session.lift({ effect: 0.1 })).lift, null);
   assert.equal((await session.creditByFeature({ rounds: 10 })).reason, "No estimate is in use.");
+  assert.equal((await session.trajectory("")).everybody, null);
   const copy = await session.copy({ horizon: 4 });
   assert.deepEqual([copy.info.n_rounds, copy.info.horizon], [2, 4]);
   assert.equal((await refusal(session.askFit())).code, "fits_by_epochs");

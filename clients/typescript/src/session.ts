@@ -132,6 +132,11 @@ export class Session {
     return this.#list("trajectories", query);
   }
 
+  /** What is known of one trajectory: its own theta and level, beside everybody's. */
+  trajectory(key: string): Promise<Schemas["OneTrajectoryAnswer"]> {
+    return this.#get(`trajectories/${inPath(key)}`);
+  }
+
   /** A trajectory's log: one item a round, oldest first. */
   rounds(query: Query<"get_rounds"> = {}): Items<Schemas["RoundAnswer"]> {
     return this.#list("rounds", query);

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clients.cli.main import app
-from clients.cli.session import ask_fit, show_lift, show_session
+from clients.cli.session import ask_fit, show_lift, show_session, show_trajectory
 from lhb import Client
 
 
@@ -85,6 +85,34 @@ def test_a_direction_that_does_not_stand_out_is_called_so(
     said = capsys.readouterr().out
     assert said.splitlines()[0].endswith(", learning")
     assert "no direction stands out from the noise yet" in said
+
+
+def test_a_trajectory_is_shown_beside_everybody(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(1)
+    settings = {"features": ["warm"], "refit": "blocking", "options": {"own": True}}
+    with Client(url) as client:
+        session = client.create_session("differing", dim=2, horizon=2, seed=1, **settings)
+        session.decide([[1.0, 0.0], [0.0, 1.0]], trajectory="u0")
+        show_trajectory("differing", "u0", url)
+        for i in range(12):
+            contexts = rng.standard_normal((20, 2))
+            values = contexts @ (np.cos(i / 4), np.sin(i / 4)) + 0.05 * rng.standard_normal(20)
+            session.history(contexts.tolist(), values.tolist(), trajectory=f"u{i}")
+        session.decide([[1.0, 0.0], [0.0, 1.0]], trajectory="u0")
+        found = session.trajectory("u5")
+        message = session.estimate()["own"]["message"]
+    show_trajectory("differing", "u5", url)
+    show_session("differing", url)
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["u0: 1 rounds, exploring", "No estimate is in use yet."]
+    assert said[2].startswith("u5: 20 rounds, in ")
+    everybody, own = found["everybody"]["values"][0], found["own"]["values"][0]
+    assert said[4].split()[:3] == ["warm", f"{everybody:+.4f}", f"{own:+.4f}"]
+    assert said[5].split()[0] == "1"
+    assert message in " ".join(said[6:])
+    assert max(map(len, said[:6])) <= 80
 
 
 def test_what_is_not_there_is_said(url: str) -> None:

@@ -123,6 +123,33 @@ def test_errors_that_last_are_found_in_one_trajectory_and_in_many():
     assert codes(users(0.0)) == []
 
 
+@pytest.mark.parametrize("lasting", [0.0, 0.9])
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_responses_that_differ_are_found_and_nothing_else_is_taken_for_them(level, lasting):
+    """Of sixty users of 16 rounds, whose levels may differ and whose noise may last."""
+
+    def users(spread, shift=0.0):
+        rng, parts = numbers(7), {}
+        for user in range(60):
+            own, noise = contexts_of(16, user), rng.standard_normal(16)
+            for t in range(1, 16):
+                noise[t] = lasting * noise[t - 1] + np.sqrt(1 - lasting**2) * noise[t]
+            delta = spread * rng.standard_normal(DIM) / np.sqrt(DIM) + shift
+            paid_more = np.convolve(own @ delta, WEIGHTS)[:16]
+            rewards = paid(own, seed=user) + 0.3 * noise + paid_more + level * rng.normal()
+            places = np.arange(16) * 60 + user + 1
+            measured = Measurements.single(np.arange(1, 17), rewards)
+            parts[f"user-{user}"] = Trajectory(own, measured, positions=places)
+        return found(over(parts, 960), replace(KNOWN, autocorrelation=lasting))
+
+    [differ] = [one for one in users(0.6) if one.code == "responses_differ"]
+    share = float(differ.message.partition("about ")[2].partition("%")[0]) / 100
+    assert share == pytest.approx(0.6, rel=0.4)
+    assert "levels_differ" not in [one.code for one in users(0.6)]
+    for same in (users(0.0), users(0.0, shift=0.5)):
+        assert "responses_differ" not in [one.code for one in same]
+
+
 def test_features_that_cannot_be_told_apart_are_named():
     contexts = contexts_of()
     contexts[:, 2] = 2 * contexts[:, 0] + 0.01 * contexts[:, 2]

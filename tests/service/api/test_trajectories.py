@@ -3,6 +3,7 @@
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from service.api import trajectories
@@ -129,3 +130,97 @@ async def test_messages_say_whose_rounds_they_count(serve: Serve) -> None:
         await client.reward(session, trajectory="ann", round=1, value=1.0)
         known = await client.reward(session, trajectory="ann", round=1, value=2.0)
         assert "round 1 of trajectory 'ann' has the value 1.0" in known.json()["detail"]
+
+
+def logged(theta: np.ndarray, n: int, seed: int, level: float = 0.0) -> dict[str, Any]:
+    """A log of n rounds, whose rewards are paid at once."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.standard_normal((n, len(theta)))
+    rewards = contexts @ theta + level + 0.05 * rng.standard_normal(n)
+    return {"contexts": contexts.tolist(), "rewards": rewards.tolist()}
+
+
+async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
+    """Its own theta is the one that ranks for it; a reward moves it before the next fit."""
+    names = [f"u{i}" for i in range(8)]
+    settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}
+    async with serve() as client:
+        session = await client.create(
+            **settings, features=["new", "cheap"], options={"own": True, "most_stale": 1}
+        )
+        path = f"/v1/sessions/{session}"
+        await client.decide(session, trajectory="u0", contexts=[[1, 0], [0, 1]])
+        before = await client.read(f"{path}/trajectories/u0")
+        assert (before["own"], before["everybody"], before["n_rounds"]) == (None, None, 1)
+        for i, name in enumerate(names):
+            theta = np.array([np.cos(i / 3), np.sin(i / 3)])
+            body = {**logged(theta, 30, i), "trajectory": name}
+            assert (await client.post(f"{path}/history", json=body)).is_success
+        for name in ("u1", "new"):
+            await client.decide(session, trajectory=name, contexts=[[1, 0], [0, 1]])
+        estimate = await client.read(f"{path}/estimate")
+        assert estimate["own"]["message"].startswith("Trajectories differ in what ")
+
+        async def known(name: str) -> dict[str, Any]:
+            found = await client.read(f"{path}/trajectories/{name}")
+            body = {"contexts": [[1, 0], [0, 1]], "trajectory": name}
+            ranked = (await client.post(f"{path}/rank", json=body)).json()
+            assert found["own"]["values"] == ranked["scores"]
+            assert found["everybody"] == {"values": estimate["theta"], "intervals": None}
+            return dict(found)
+
+        one = await known("u1")
+        assert (one["trajectory"], one["n_rounds"], one["features"]) == ("u1", 31, ["new", "cheap"])
+        assert one["n_missing"] == 1
+        assert one["level"] is None
+        await client.reward(session, trajectory="u1", round=31, value=9.0)
+        moved = await known("u1")
+        assert moved["own"] != one["own"]
+        assert moved["n_missing"] == 0
+        new = await known("new")
+        assert new["own"]["values"] == estimate["theta"]
+        half = np.ptp(new["own"]["intervals"], axis=1) / 2
+        assert half == pytest.approx(1.96 * np.array(estimate["own"]["spread"]))
+        assert np.all(np.ptp(moved["own"]["intervals"], axis=1) < half)
+        problem(await client.get(f"{path}/trajectories/nobody"), 404, "unknown_trajectory", "key")
+        await client.delete(f"{path}/trajectories/u1")
+        problem(await client.get(f"{path}/trajectories/u1"), 404, "unknown_trajectory", "key")
+
+
+async def test_the_level_of_a_trajectory_has_a_band(serve: Serve) -> None:
+    """It is the part of its rewards that the series gives to its level, as wide as noise leaves."""
+    settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}
+    async with serve() as client:
+        session = await client.create(**settings, options={"levels": True})
+        path = f"/v1/sessions/{session}"
+        for i in range(12):
+            body = {**logged(np.array([0.6, 0.8]), 20, i, level=i), "trajectory": f"u{i}"}
+            assert (await client.post(f"{path}/history", json=body)).is_success
+        for name in ("u0", "new"):
+            await client.decide(session, trajectory=name, contexts=[[1, 0], [0, 1]])
+        spread = (await client.read(f"{path}/estimate"))["levels"]["spread"]
+        levels = []
+        for i in range(12):
+            found = await client.read(f"{path}/trajectories/u{i}")
+            assert found["own"] is None
+            low, high = found["level"]["interval"]
+            assert low < found["level"]["value"] < high < low + 0.2
+            levels.append(found["level"]["value"])
+            series = await client.read(f"{path}/series?by=round&trajectory=u{i}&bins=1")
+            [item] = series["items"]
+            assert item["parts"]["levels"] == pytest.approx(levels[-1], rel=1e-6)
+        assert np.diff(levels) == pytest.approx(np.ones(11), abs=0.1)
+        new = (await client.read(f"{path}/trajectories/new"))["level"]
+        assert new["value"] == 0.0
+        assert new["interval"] == pytest.approx([-1.96 * spread, 1.96 * spread])
+
+
+async def test_the_level_of_a_trajectory_of_slots(serve: Serve) -> None:
+    """Where a clock counts slots, the level is that of the slots whose totals came last."""
+    clock = {"slot_seconds": 3600, "start": "2026-01-01T00:00:00Z", "totals": "trajectory"}
+    async with serve() as client:
+        settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "clock": clock}
+        session = await client.create(**settings, options={"levels": True})
+        await client.decide(session, trajectory="a", at="2026-01-01T00:10:00Z")
+        found = await client.read(f"/v1/sessions/{session}/trajectories/a")
+        assert (found["level"], found["n_rounds"], found["n_missing"]) == (None, 1, None)

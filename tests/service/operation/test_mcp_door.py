@@ -14,7 +14,8 @@ from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
 HEADERS = {"accept": "application/json, text/event-stream"}
-READING = {"sessions", "session", "estimate", "credit", "credit_by_feature", "lift", "explain"}
+READING = {"sessions", "session", "estimate", "trajectory"}
+READING |= {"credit", "credit_by_feature", "lift", "explain"}
 WRITING = {"create_session", "decide", "reward", "append_history"}
 
 
@@ -55,6 +56,9 @@ async def test_tools_read_where_there_are_no_keys(serve: Serve) -> None:
         assert [one["name"] for one in listed["items"]] == ["shop"]
         assert (await call(client, "explain", session="shop", event_id="a"))["round"] == 1
         assert (await call(client, "lift", session="shop"))["lift"] is None
+        await client.decide(session, trajectory="ann")
+        ann = await call(client, "trajectory", session="shop", trajectory="ann")
+        assert ann["n_rounds"] == 1, ann
         by_feature = await call(client, "credit_by_feature", session="shop")
         assert "items" in by_feature, by_feature
         for step in (".", "..", ""):

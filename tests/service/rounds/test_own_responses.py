@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.api.trajectories import get_trajectory
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
@@ -72,6 +73,11 @@ def test_each_is_decided_for_by_their_own_theta(
         assert own @ theta > 0.97 * np.linalg.norm(own), name
         number = own_responses.NUMBER.pack(harness.session.estimate)
         assert world.row(name).own == number + own.tobytes()
+        with harness.store.reader() as reader:
+            said = get_trajectory(reader, harness.session, name)["own"]
+        assert said["values"] == own.tolist()
+        low, high = np.array(said["intervals"]).T
+        assert np.all((low < own) & (own < high) & (high - low < 0.3)), name
     assert harness.decide("new", contexts=np.eye(DIM)).own is None  # everybody's
     assert world.differences() == []
     with harness.store.reader() as reader:

@@ -1,0 +1,73 @@
+"""Check of responses: whether what works for one trajectory works for others (docs/model.md 12)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.coloured_noise import innovations
+from lhb_engine.findings.check_series import LEAST_TRAJECTORIES, SURE
+from lhb_engine.findings.finding import Finding
+from lhb_engine.history import Floats, Ints
+from lhb_engine.posterior.own_responses import carried_over
+from lhb_engine.posterior.prediction_check import Predictor
+
+LEAST_OF_HALF = 3  # rows of the earlier, and of the later rounds of a trajectory
+LEAST_RESPONSE = 0.1  # of what everybody's response moves rewards by
+
+
+def check_responses(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
+    """Look for trajectories whose errors go with their contexts alike, earlier and later.
+
+    Two halves of a trajectory share its response, and no noise.
+    """
+    starts, order = _halves(rows)
+    if len(starts) < 2 * LEAST_TRAJECTORIES:
+        return
+    rho = 0.0 if rows.levels else known.autocorrelation
+    dim = rows.contexts.shape[1]
+    both = np.column_stack([carried_over(rows, known, dim), errors])
+    both = np.column_stack([innovations(rows, column, rho) for column in both.T])[order]
+    counts = np.diff(np.append(starts, len(order)))
+    both -= np.repeat(np.add.reduceat(both, starts, axis=0) / counts[:, None], counts, axis=0)
+    carried, left = both[:, :dim], both[:, dim]
+    gram = np.stack(
+        [np.add.reduceat(carried * x[:, None], starts, axis=0) for x in carried.T], axis=2
+    )
+    size = np.einsum("nii->i", gram)
+    if not size.max() > 0.0:
+        return
+    unit = np.where(size > 1e-9 * size.max(), 1.0 / np.maximum(size, 1e-300), 0.0) ** 0.5
+    gram *= unit[:, None] * unit
+    product = np.add.reduceat(carried * left[:, None], starts, axis=0) * unit
+    mean = np.linalg.lstsq(gram.sum(axis=0), product.sum(axis=0))[0]
+    product -= gram @ mean
+    alike = float(np.sum(product[::2] * product[1::2]))
+    expected = float(np.einsum("nij,nij->", gram[::2], gram[1::2]))
+    parts = np.einsum("nii->n", gram)[:, None]
+    weighed = product / np.sqrt(np.where(parts > 0.0, parts, 1.0))
+    early, late = (part - part.mean(axis=0) for part in (weighed[::2], weighed[1::2]))
+    by_chance = float(np.sum((early.T @ early) * (late.T @ late))) / (len(early) - 1)
+    clear = float(np.sum(early * late)) / max(by_chance, 1e-300) ** 0.5
+    theta = known.theta[:dim] / np.where(unit > 0.0, unit, 1.0)
+    whole = float(theta @ gram.sum(axis=0) @ theta)
+    share = (max(alike, 0.0) * dim / max(expected * whole, 1e-300)) ** 0.5
+    if clear > SURE and share > LEAST_RESPONSE:
+        yield Finding(
+            "responses_differ",
+            "Trajectories differ in what works for them (by about "
+            f"{share:.0%} of what works for all): set the option `own`.",
+        )
+
+
+def _halves(rows: AlignedRounds) -> tuple[Ints, Ints]:
+    """Return rows in order of trajectories, and where the halves of each that has enough begin."""
+    order = np.flatnonzero(rows.number > 0)
+    order = order[np.argsort(rows.owner[order], kind="stable")]
+    counts = np.unique(rows.owner[order], return_counts=True)[1]
+    several = counts >= 2 * LEAST_OF_HALF
+    order = order[np.repeat(several, counts)]
+    counts = counts[several]
+    ends = np.cumsum(counts)
+    firsts = ends - counts
+    return np.column_stack([firsts, firsts + counts // 2]).reshape(-1), order

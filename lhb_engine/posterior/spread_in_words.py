@@ -1,0 +1,44 @@
+"""How far trajectories' own responses differ, in a sentence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+NOTHING = 0.2  # of theta
+SURE = 5.0  # nats
+MOST_NAMED = 3
+LEAST_EFFECT = 0.05  # of theta: a spread is told as a share of no smaller number
+
+
+def spread_in_words(own: dict[str, Any], theta: Sequence[float], names: Sequence[str]) -> str:
+    """Say of an estimate's `own` by feature how far trajectories differ, or that they do not.
+
+    `names` are those of the features; one without a name is called by its number.
+    """
+    low, high = np.array(own["intervals"]).T
+    order = np.argsort(-np.array(own["spread"])).tolist()
+    clear = [i for i in order if low[i] > 0.0] or order[: own["gain"] > SURE]
+    if clear:
+        said = []
+        for i in clear[:MOST_NAMED]:
+            name = names[i] if i < len(names) else f"feature {i}"
+            said.append(f"in what {name} does {_by(own['spread'][i], low[i], high[i], theta[i])}")
+        left = len(clear) - len(said)
+        said += [f"in {left} more feature{'s'[left == 1 :]}"] if left else []
+        return f"Trajectories differ {', and '.join(said)}."
+    most = float(np.linalg.norm(high))
+    bound = f"(by less than {most:.0%} of what works for all)"
+    if most < NOTHING:
+        return (
+            f"Trajectories do not differ in what works for them {bound}: it costs nothing to "
+            "leave `own` on."
+        )
+    return f"Whether trajectories differ in what works for them is not known yet {bound}."
+
+
+def _by(spread: float, low: float, high: float, effect: float) -> str:
+    size = abs(effect)
+    if size < LEAST_EFFECT:
+        return f"by {spread:.2g} ({low:.2g} to {high:.2g}), where all of theta is 1"
+    return f"by {spread / size:.0%} of its mean effect ({low / size:.0%} to {high / size:.0%})"

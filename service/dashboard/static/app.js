@@ -19,7 +19,7 @@ async function show() {
   leave.hidden = !hasKey()
   const [, room, ...ids] = location.hash.split("/")
   try {
-    if (room === "sessions" && ids[0]) await showSession(main, decodeURIComponent(ids[0]), signal)
+    if (room === "sessions" && ids[0]) await showSession(main, signal, ...ids.map(decodeURIComponent))
     else if (room === "compare" && ids[0]) await showComparison(main, ids.map(decodeURIComponent), signal)
     else if (room === "playground") await showPlayground(main, signal)
     else await showSessions(main, signal)

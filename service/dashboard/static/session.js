@@ -12,6 +12,7 @@ import { fitTable, LAST_FITS } from "./fits.js"
 import { headline } from "./headline.js"
 import { lagsCard } from "./lags.js"
 import { liftCard } from "./compared.js"
+import { usersCard } from "./users.js"
 import { worthCard } from "./worth.js"
 
 const MOST_FITS = 500 // that the slider walks through
@@ -20,11 +21,11 @@ const FEW = 5000 // rounds that are read at each change; more, first these and t
 const BINS = 60
 const MINUTE = 60_000
 
-export async function showSession(main, id, signal) {
+export async function showSession(main, signal, id, user) {
   main.replaceChildren(loading("Loading the session …"))
   const path = `/v1/sessions/${encodeURIComponent(id)}`
   const session = await get(path, {}, signal)
-  const page = layout(session)
+  const page = layout(session, user)
   main.replaceChildren(...page.nodes)
   await page.update(session, path, signal)
   let isBusy = false, latest = null
@@ -48,16 +49,16 @@ export async function showSession(main, id, signal) {
 
 const part = (heading, ...nodes) => make("section", { class: "part" }, make("h2", {}, heading), ...nodes)
 
-function layout(session) {
+function layout(session, user) {
   const name = session.name || session.id
   const status = make("span"), live = make("span", { class: "soft" })
   const earns = make("div", { class: "card" }), todo = make("div")
   const facts = make("dl", { class: "facts" }), quality = make("div"), fits = make("div")
-  const lift = liftCard(name), worth = worthCard(name), lags = lagsCard(name, session.clock)
+  const lift = liftCard(name), worth = worthCard(name), users = usersCard(name, user), lags = lagsCard(name, session.clock)
   const beside = besidesCard(), came = cameCard(name, beside.node), chooses = choosesCard(name)
   const nodes = [
     make("h1", {}, name), make("p", { class: "bar" }, status, live), earns, lift.node,
-    part("What to do", todo), part("What actions are worth", worth.node), part("When they pay", lags.node),
+    part("What to do", todo), part("What actions are worth", worth.node, users.node), part("When they pay", lags.node),
     part("What came, and what was expected", came.node), part("What it chooses", chooses.node),
     make("details", { class: "part" }, make("summary", {}, "Data and fits"), facts, quality, make("h3", {}, "Fits, and why"), fits),
   ]
@@ -107,7 +108,7 @@ function layout(session) {
     }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
     quality.replaceChildren(dataFacts(now, series))
     fits.replaceChildren(fitTable([...done, ...to_come], now.clock ? "slot" : "round"))
-    await Promise.all([worth.update(now, path, signal, arms, estimate), came.update(now, path, signal, series)])
+    await Promise.all([worth.update(now, path, signal, arms, estimate), users.update(now, path, signal, estimate), came.update(now, path, signal, series)])
   }
   return { nodes, update, say }
 }

@@ -3,9 +3,11 @@
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page
 
 from clients.cli.demo import server
 from lhb import Client
@@ -20,6 +22,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             log_learners(client)
             play_hours(client)
             log_clickbait(client)
+            log_tastes(client)
         yield address
 
 
@@ -61,6 +64,19 @@ def log_clickbait(client: Client) -> None:
     ]
     session.history(shown, rewards)
     session.decide(shown[:3])
+
+
+def log_tastes(client: Client) -> None:
+    """12 people, who differ in what a reminder does, and not in what an offer does."""
+    settings = {"features": ["reminder", "offer"], "refit": "blocking", "seed": 1}
+    session = client.create_session("tastes", dim=2, horizon=2, options={"own": True}, **settings)
+    numbers = random.Random(1)
+    for i in range(12):
+        shown = [[numbers.gauss(0, 1), numbers.gauss(0, 1)] for _ in range(30)]
+        rewards = [(i - 5.5) / 4 * a + b + numbers.gauss(0, 0.1) for a, b in shown]
+        session.history(shown, rewards, trajectory=f"p/{i:02}")
+    session.decide(shown[:3], trajectory="p/00")
+    session.decide(shown[:3], trajectory="new")
 
 
 def play_hours(client: Client) -> None:
@@ -149,3 +165,49 @@ def test_a_session_with_a_clock_counts_slots(page: Page, url: str) -> None:
     assert "20 (95%)" in said  # measured, of 21 slots
     assert "A reward is the total of whole slots." in said
     assert "due after slot of the session" in said
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_how_users_differ_and_one_user_beside_everybody(page: Page, url: str, scheme: str) -> None:
+    """By feature, in words and a plot; a user is found by key, and by a link; on a phone, too."""
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{url}/#/sessions/tastes")
+    spread = page.locator("section.card", has_text="How users differ in what works for them")
+    spread.locator(".uplot").wait_for()
+    with Client(url) as client:
+        session = client.session("tastes")
+        own, one, new = session.estimate()["own"], *map(session.trajectory, ("p/11", "new"))
+    assert own["message"].startswith("Trajectories differ in what reminder does by ")
+    assert own["message"] in spread.inner_text()
+    assert csv_of(page, spread)[0] == ["reminder", own["spread"][0], *own["intervals"][0]]
+    page.get_by_label("One user beside everybody").fill("p/11")
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_text("by its own theta").wait_for()
+    plot = page.locator("section.card", has_text="What works for this user, and for everybody")
+    row = csv_of(page, plot)[0]
+    assert row[1:5] == [
+        *(one[who]["values"][0] for who in ("own", "everybody")),
+        *one["own"]["intervals"][0],
+    ]
+    assert page.url.endswith("#/sessions/tastes/p%2F11")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert [one["id"] for one in Axe().run(page).response["violations"]] == []
+    page.goto("about:blank")
+    page.goto(f"{url}/#/sessions/tastes/new")
+    page.get_by_text("1 round. Decisions for this user").wait_for()
+    assert csv_of(page, plot)[0][1:3] == [new["everybody"]["values"][0]] * 2
+    missing = "Failed to load resource: the server responded with a status of 404 (Not Found)"
+    page.expected = {f"error: {missing}"}  # type: ignore[attr-defined]
+    page.get_by_label("One user beside everybody").fill("nobody")
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_text("the session has no trajectory 'nobody'").wait_for()
+    assert not plot.is_visible()
+
+
+def csv_of(page: Page, card: Locator) -> list[list[Any]]:
+    """The rows of a plot's CSV: a name, then numbers."""
+    with page.expect_download() as download:
+        card.get_by_role("button", name="CSV").click()
+    rows = [line.split(",") for line in download.value.path().read_text().splitlines()[1:]]
+    return [[name, *(float(one) for one in values if one)] for name, *values in rows]

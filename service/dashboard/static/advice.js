@@ -6,7 +6,7 @@ const MOST_MISSING = 0.1 // share of the rounds at hand
 
 export function advice({ session, lift, series, findings, failed }) {
   const found = []
-  const add = (text, isBad = false) => found.push(make("li", { class: isBad ? "error" : null, role: isBad ? "alert" : null }, text))
+  const add = (text, isBad = false) => found.push(make("li", { class: isBad ? "error" : null }, isBad ? make("span", { role: "alert" }, text) : text))
   if (session.guard === "tripped") add("The guard has tripped: the agent earned less than control, whose policy plays alone until the guard is armed again.", true)
   if (series.alarm) add("Later rounds fit the model badly: the world, or the data, has changed. Look at what came and what was expected, below.", true)
   if (failed) add(`The last fit failed: ${failed}`, true)

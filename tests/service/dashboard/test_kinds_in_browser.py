@@ -192,7 +192,8 @@ def test_how_users_differ_and_one_user_beside_everybody(page: Page, url: str, sc
     ]
     assert page.url.endswith("#/sessions/tastes/p%2F11")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert [one["id"] for one in Axe().run(page).response["violations"]] == []
+    violations = Axe().run(page).response["violations"]
+    assert [one["id"] for one in violations if one["impact"] in ("serious", "critical")] == []
     page.goto("about:blank")
     page.goto(f"{url}/#/sessions/tastes/new")
     page.get_by_text("1 round. Decisions for this user").wait_for()

@@ -15,7 +15,7 @@ from lhb_engine.history import Floats, Ints, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment, Weather
 
-_SHARED, _DISTURBANCE, _CAME, _BEFORE = 3, 4, 5, 7  # numbers of their streams
+_SHARED, _DISTURBANCE, _CAME, _BEFORE, _CURVED = 3, 4, 5, 7, 9  # numbers of their streams
 _MEMORY = 0.9
 _REACH = 100  # 0.9^100 is negligible; a finite sum keeps random access
 
@@ -180,6 +180,33 @@ class NoiseGrows(LongHorizonEnvironment):
         errors = self.errors(first, len(signals)) / self.noise
         expected = super().rewards(signals, first) - self.errors(first, len(signals))
         return np.asarray(expected + errors * (0.05 + 0.5 * np.abs(expected)))
+
+
+class Interactions(LongHorizonEnvironment):
+    """Half of the scores' variance is that of products of two features, of all pairs."""
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """Add products, each of variance 1/9, to half of the plain scores' variance of 1/3."""
+        one, other = np.triu_indices(self.dim, 1)
+        drawn = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_CURVED,)))
+        by = drawn.standard_normal(len(one))
+        by *= np.sqrt(1.5) / np.linalg.norm(by)
+        out = np.sqrt(0.5) * super().signals(contexts)
+        for i, j, pays in zip(one, other, by, strict=True):
+            out = out + pays * contexts[..., i] * contexts[..., j]
+        return np.asarray(out)
+
+
+class IdealPoint(LongHorizonEnvironment):
+    """An arm pays the less, the further its context is from one point."""
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """Return the square of the distance, with a minus."""
+        drawn = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_CURVED,)))
+        out = np.zeros(contexts.shape[:-1])
+        for i, ideal in enumerate(drawn.uniform(-0.5, 0.5, self.dim)):
+            out = out - (contexts[..., i] - ideal) ** 2
+        return out
 
 
 class Plateau(LongHorizonEnvironment):

@@ -15,6 +15,7 @@ FindingCode = Literal[
     "known_before",
     "pays_now_costs_later",
     "horizon_short",
+    "scores_curved",
     "lags_change",
     "responses_differ",
     "levels_differ",

@@ -87,6 +87,7 @@ class SessionSettings(TypedDict, total=False):
     default_reward: float | None
     refit: Literal["background", "blocking"]
     features: list[str] | None
+    products: list[list[str]] | None
     categories: Literal["one_hot", "hashed"]
     arms: list[str] | None
     mode: Literal["live", "shadow"]
@@ -135,6 +136,7 @@ class SettingsAnswer(TypedDict):
     default_reward: float | None
     refit: Literal["background", "blocking"]
     features: list[str] | None
+    products: list[list[str]] | None
     categories: Literal["one_hot", "hashed"]
     arms: list[str] | None
     mode: Literal["live", "shadow"]

@@ -21,6 +21,7 @@ from lhb_engine.findings.check_contexts import (
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_responses import check_responses
+from lhb_engine.findings.check_scores import check_scores
 from lhb_engine.findings.check_series import (
     Series,
     check_correlation,
@@ -135,6 +136,8 @@ def _all(
     if known is not None and not codes:
         yield from check_halves(rows, errors, known, horizon)
         yield from check_profiles(rows, errors, known)
+    if known is not None and codes <= {"errors_correlated"}:  # what bends is missing at all lags
+        yield from check_scores(rows, errors, known)
 
 
 def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:

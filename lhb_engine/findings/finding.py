@@ -14,6 +14,7 @@ Code = Literal[
     "known_before",
     "pays_now_costs_later",
     "horizon_short",
+    "scores_curved",
     "lags_change",
     "responses_differ",
     "levels_differ",

@@ -44,6 +44,7 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
     names = session.names
     return {
         "features": names.columns if names.are_given else None,
+        "products": names.products or None,
         "categories": names.categories,
         "arms": names.arms,
     }

@@ -23,12 +23,16 @@ def numbers_of(
             )
             raise Problem(ProblemCode.INVALID, detail, "contexts")
         return session.names.encode(contexts, session.dim)
-    if contexts is not None and contexts.shape[1] != session.dim:
-        width, shown = contexts.shape[1], session.names.shown()
+    if contexts is None:
+        return None, session.names
+    width, given = contexts.shape[1], session.dim - len(session.names.products)
+    if width != given:
+        shown = session.names.shown()
         named = f" ({shown})" if shown else ""
-        detail = f"a context of this session has {session.dim} numbers{named}, not {width}"
+        less = " without its products" if given < session.dim else ""
+        detail = f"a context of this session has {given} numbers{less}{named}, not {width}"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
-    return contexts, session.names
+    return session.names.whole(contexts), session.names
 
 
 def arms_of(session: SessionRow, n_arms: int) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from service.commands.control import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.when_due import open_schedule
-from service.session.names import NO_NAMES, Names, check_names
+from service.session.names import NO_NAMES, Names, check_names, product_label
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules
 from service.session.slot_clock import new_clock
@@ -144,7 +144,10 @@ class DeleteSession(SessionCommand[None]):
 
 def first_names(spec: SessionSpec) -> Names:
     """Return the names that a new session is given, which are checked."""
-    parts: Any = {"columns": spec.features or (), "categories": spec.categories, "arms": spec.arms}
+    products = spec.products or ()
+    columns = (*(spec.features or ()), *map(product_label, products))
+    parts: Any = {"columns": columns, "categories": spec.categories, "arms": spec.arms}
+    parts["products"] = products
     check_names(parts, spec.dim)
     names = Names(**parts)
     return names if names.are_given else NO_NAMES

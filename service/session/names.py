@@ -7,6 +7,7 @@ rounds, fits, replay and exports know numbers only, and a column never changes i
 A number goes into the column of its feature. A text is a category: the column of ``brand=x`` gets
 a 1. A feature that an object leaves out counts 0. A feature or category without a column takes the
 next free one; with categories "hashed", the columns beyond the listed features are shared by hash.
+A product of two listed features has a column after them, which the session works out.
 """
 
 import json
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from threading import Lock
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,11 @@ from typing_extensions import TypedDict
 
 from lhb_engine.history import Floats
 from service.base.byte_bounded import ByteBounded
-from service.base.field_types import FEATURE, MOST_LETTERS, NO_ZERO_BYTE, STRICT, Key
+from service.base.field_types import FEATURE, MOST_LETTERS, NO_ZERO_BYTE, STRICT, Feature, Key
 from service.base.problems import Problem, ProblemCode
 
 Label = Annotated[str, Field(max_length=2 * MOST_LETTERS + 1, pattern=NO_ZERO_BYTE)]
+Pair = Annotated[list[Feature], Field(min_length=2, max_length=2)]
 Categories = Literal["one_hot", "hashed"]
 ONE_HOT, HASHED = "one_hot", "hashed"
 CATEGORY = "="  # between a feature and its category in the label of a column; no feature has it
@@ -42,8 +44,8 @@ class Names:
     """What the numbers of a session's contexts, and its arms, are called.
 
     `columns` are labels of the columns that are taken, the first ones: a feature, or a feature and
-    its category (``brand=x``). `categories` is "one_hot" or "hashed". `arms` are the ids of arms
-    where a decision names none.
+    its category (``brand=x``), or a product (``a x b``). `categories` is "one_hot" or "hashed".
+    `arms` are the ids of arms where a decision names none. `products` are pairs of features.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class Names:
         columns: Sequence[str] = (),
         categories: str = ONE_HOT,
         arms: Sequence[str] | None = None,
+        products: Iterable[Sequence[str]] = (),
     ) -> None:
         self.categories = categories
         self.arms = None if arms is None else tuple(arms)
+        self.products = tuple(map(tuple, products))
         self._column: dict[str, int] = {}
         self._texts: set[str] = set()  # features that have categories
         for label in columns:
@@ -72,7 +76,8 @@ class Names:
     @cached_property
     def text(self) -> str | None:
         """The stored JSON text; None where nothing is given."""
-        parts = {"columns": self.columns, "categories": self.categories, "arms": self.arms}
+        parts: dict[str, Any] = {"columns": self.columns, "categories": self.categories}
+        parts |= {"arms": self.arms} | ({"products": self.products} if self.products else {})
         return json.dumps(parts, separators=(",", ":")) if self.are_given else None
 
     @property
@@ -101,7 +106,26 @@ class Names:
         columns, signs, names = encode(contexts, dim)
         places = contexts.arms * dim + columns[contexts.ids]
         np.add.at(numbers, places, contexts.values * signs[contexts.ids])
-        return numbers.reshape(len(contexts), dim), names
+        return self._multiplied(numbers.reshape(len(contexts), dim)), names
+
+    def whole(self, given: Floats) -> Floats:
+        """Return contexts that are lists, (K, dim less products), with their products, (K, dim)."""
+        if not self.products:
+            return given
+        first = self._column[product_label(self.products[0])]
+        return self._multiplied(np.insert(given, [first] * len(self.products), 0.0, axis=1))
+
+    def _multiplied(self, numbers: Floats) -> Floats:
+        """Fill the columns of products, in place; 422 where a product is beyond every number."""
+        for pair in self.products:
+            one, other = (numbers[:, self._column[feature]] for feature in pair)
+            with np.errstate(over="ignore"):
+                product = one * other + 0.0
+            if not np.isfinite(product).all():
+                detail = f"{product_label(pair)!r} is beyond the largest number"
+                raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
+            numbers[:, self._column[product_label(pair)]] = product
+        return numbers
 
     def _one_hot(
         self, contexts: "NamedContexts", dim: int
@@ -115,7 +139,7 @@ class Names:
                 names._refuse_mixed(contexts, label)
                 names._refuse_full(contexts, label, dim)
                 if names is self:
-                    names = Names(self.columns, self.categories, self.arms)
+                    names = Names(self.columns, self.categories, self.arms, self.products)
                 column = names._take(label)
             columns[i] = column
         return columns, np.ones(contexts.n_labels), names
@@ -160,7 +184,7 @@ class Names:
         while erased in self._column:  # somebody has called a category so
             erased += "."
         columns = [erased if one == label else one for one in self.columns]
-        return Names(columns, self.categories, self.arms)
+        return Names(columns, self.categories, self.arms, self.products)
 
     def _take(self, label: str) -> int:
         """Give a label the next column, and return it."""
@@ -277,6 +301,7 @@ class StoredNames(TypedDict):
     columns: Annotated[list[Label], Field(max_length=MOST_COLUMNS)]
     categories: Categories
     arms: Annotated[list[Key], Field(min_length=1, max_length=MOST_COLUMNS)] | None
+    products: NotRequired[Annotated[list[Pair], Field(min_length=1, max_length=MOST_COLUMNS)]]
 
 
 STORED = TypeAdapter(StoredNames)
@@ -327,16 +352,32 @@ def columns_of(numbers: NDArray[np.uint64], n_columns: int) -> tuple[NDArray[np.
     return columns, 1.0 - 2.0 * (numbers & np.uint64(1)).astype(np.float64)
 
 
+def product_label(pair: Sequence[str]) -> str:
+    """Return the label of the column of two features' product, or of a feature's square."""
+    return " x ".join(pair)
+
+
 def check_names(parts: Any, dim: int) -> None:
     """Check what `Names` is made of, as a new session or an imported one gives it.
 
-    Raises 422 naming the part: too many columns, a label twice, or none left for categories.
+    Raises 422 naming the part: too many columns, a label twice, none left for categories, or a
+    product of something that is no listed feature, or not directly after these.
     """
-    columns, arms = list(parts["columns"]), parts["arms"]
+    columns, arms, products = list(parts["columns"]), parts["arms"], parts.get("products") or []
     for part, labels in (("features", columns), ("arms", arms or [])):
         if len(set(labels)) < len(labels):
             twice = next(label for i, label in enumerate(labels) if label in labels[:i])
             raise Problem(ProblemCode.INVALID, f"{twice!r} stands twice", part)
+    labels = [product_label(pair) for pair in products]
+    first = columns.index(labels[0]) if labels and labels[0] in columns else 0
+    if columns[first : first + len(labels)] != labels:
+        raise Problem(ProblemCode.INVALID, "products have columns after the features", "products")
+    for pair, label in zip(products, labels, strict=True):
+        if not set(pair) <= set(columns[:first]):
+            detail = f"{label!r} is no product of two listed features"
+            raise Problem(ProblemCode.INVALID, detail, "products")
+        if len(label) > MOST_LETTERS:
+            raise Problem(ProblemCode.INVALID, "a product's name is too long", "products")
     if len(columns) > min(dim, MOST_COLUMNS):
         detail = f"{len(columns)} features are more than {min(dim, MOST_COLUMNS)} (dim is {dim})"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "features")

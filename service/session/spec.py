@@ -27,7 +27,7 @@ from service.base.field_types import (
     Seed,
     WaitSeconds,
 )
-from service.session.names import MOST_COLUMNS, ONE_HOT, Categories
+from service.session.names import MOST_COLUMNS, ONE_HOT, Categories, Pair
 from service.session.records import Settings
 from service.session.slot_clock import ClockBody, asked_clock
 from service.session.trial import HoldoutBody, Mode, asked_holdout
@@ -94,6 +94,11 @@ class SessionSpec:
         None,
         "names of the first columns of a context; by default they are named by the first contexts "
         "with names",
+    )
+    products: Annotated[list[Pair] | None, Limits(min_length=1, max_length=MOST_COLUMNS)] = setting(
+        None,
+        "pairs of these names, whose products the session works out: columns after `features`, "
+        "which no context gives; a name twice is its square",
     )
     categories: Categories = setting(
         ONE_HOT,

@@ -197,6 +197,32 @@ def test_lag_weights_that_change_are_found_with_their_lags():
         assert (changed.code, changed.lags) == ("lags_change", (1, 9))
 
 
+@pytest.mark.parametrize(("one_of", "other", "named"), [(0, 2, (0, 2)), (1, 1, (1,))])
+def test_a_product_that_pays_beside_the_features_is_named(one_of, other, named):
+    contexts = contexts_of()
+    product = contexts[:, one_of] * contexts[:, other]
+    more = np.convolve(product, 0.3 * WEIGHTS)[:ROUNDS]
+    [curved] = found(one(contexts, paid(contexts) + more))
+    assert (curved.code, curved.features) == ("scores_curved", named)
+    assert ("their product" in curved.message) == (len(named) == 2)
+
+
+def test_a_product_that_only_goes_with_a_feature_is_not_named():
+    """Of a feature that is 0 or 1 the square is the feature."""
+    contexts = contexts_of()
+    contexts[:, 0] = contexts[:, 0] > 0
+    more = np.convolve(contexts[:, 0], 0.3 * WEIGHTS)[:ROUNDS]
+    assert codes(one(contexts, paid(contexts) + more)) == []
+
+
+def test_what_goes_with_products_of_later_rounds_as_well_is_chance():
+    """Contexts that stay for 40 rounds, and errors that go with them before they are chosen."""
+    contexts = contexts_of()
+    contexts[:, 0], contexts[:, 2] = (np.repeat(contexts[::40, i], 40) for i in (0, 2))
+    slow = np.convolve(contexts[:, 0] * contexts[:, 2], np.ones(40) / 40, "same")
+    assert "scores_curved" not in codes(one(contexts, paid(contexts) + 0.2 * slow))
+
+
 def own_profiles(first):
     """The profiles of `KNOWN`, but for a first feature that has another, and a prediction of it."""
     profiles = np.outer(WEIGHTS[:HORIZON], [0.0, 0.8, 0.5])

@@ -118,6 +118,38 @@ async def test_numbers_and_names_are_not_mixed_by_accident(serve: Serve) -> None
         assert "(price)" in wrong.json()["detail"]
 
 
+async def test_a_session_with_products_decides_as_one_that_is_given_them(serve: Serve) -> None:
+    """Scores, rounds and estimates are those of the products as features, objects or lists."""
+    async with serve() as client:
+        body = {**SHOP, "dim": 3, "seed": 7, "refit": "blocking", "options": {"L": 2}}
+        told = {"features": ["price", "new"], "products": [["price", "new"]]}
+        ours = await client.create(**body, **told)
+        plain = await client.create(**{**body, "name": "plain"})
+        for i in range(12):
+            contexts = [[0.5 * j - 1.0, float((i + j) % 3)] for j in range(3)]
+            given: Any = contexts if i % 2 else [{"price": p, "new": n} for p, n in contexts]
+            found = await client.decide(ours, given)
+            same = await client.decide(plain, [[p, n, p * n] for p, n in contexts])
+            assert (found["arm"], found["scores"]) == (same["arm"], same["scores"])
+            for session in (ours, plain):
+                await client.reward(session, round=i + 1, value=float(found["arm"] + i % 3))
+        assert await contexts_of(client, ours) == await contexts_of(client, plain)
+        made = await client.read(f"/v1/sessions/{ours}")
+        assert (made["features"], made["products"]) == (
+            ["price", "new", "price x new"],
+            [["price", "new"]],
+        )
+        whole = {"contexts": [[1.0, 2.0, 2.0]]}
+        answer = await client.post(f"/v1/sessions/{ours}/rank", json=whole)
+        problem(answer, 422, "wrong_shape", "contexts")
+        for products in ([["price", "other"]], [["price", "price x new"]], [["price", "new"]] * 2):
+            refused = await client.post(
+                "/v1/sessions", json={**body, **told, "dim": 9, "name": "bad", "products": products}
+            )
+            field = "features" if len(products) == 2 else "products"
+            problem(refused, 422, "invalid", field)
+
+
 async def test_a_preview_keeps_no_name_and_a_log_keeps_all_of_its_names(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create(**SHOP)

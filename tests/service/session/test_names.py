@@ -108,6 +108,23 @@ def test_hashed_categories_share_the_columns_beyond_the_listed_ones() -> None:
         names.encode(named([{"price": "x"}]), 6)
 
 
+@pytest.mark.parametrize("categories", ["one_hot", "hashed"])
+def test_products_have_columns_after_the_features_and_are_worked_out(categories: str) -> None:
+    """Of objects and of lists alike; what an object says of a product does not count."""
+    columns = ("price", "new", "price x new", "price x price")
+    names = Names(columns, categories, None, [("price", "new"), ("price", "price")])
+    given = named([{"price": -3.0, "new": 2.0, "price x new": 5.0}, {"price": 4.0, "brand": "x"}])
+    numbers, then = names.encode(given, 5)
+    assert then.products == names.products
+    assert numbers[:, :4].tolist() == [[-3.0, 2.0, -6.0, 9.0], [4.0, 0.0, 0.0, 16.0]]
+    lists = np.array([[-3.0, 2.0, 7.0], [4.0, 0.0, 1.0]])
+    assert names.whole(lists).tolist() == [[-3.0, 2.0, -6.0, 9.0, 7.0], [4.0, 0.0, 0.0, 16.0, 1.0]]
+    assert names.text is not None
+    assert imported_names(names.text, 5) == names == names_of(names.text)
+    with pytest.raises(Problem, match="'price x price'"):
+        names.whole(np.array([[1e200, 0.0, 0.0]]))
+
+
 def test_hashes_are_spread_and_their_signs_balanced() -> None:
     """Of 20 000 labels in 20 columns: within five standard errors of a fair draw."""
     found = [hashed_column(f"brand={i}", 20) for i in range(20_000)]
@@ -127,12 +144,17 @@ def test_hashes_are_spread_and_their_signs_balanced() -> None:
         '{"columns": ["=x"], "categories": "one_hot", "arms": null}',
         '{"columns": ["a"], "categories": "one_hot", "arms": []}',
         '{"columns": ["a"], "categories": "one_hot", "arms": null, "more": 1}',
+        '{"columns": ["a"], "categories": "one_hot", "arms": null, "products": [["a", "a"]]}',
+        '{"columns": ["a x a", "a"], "categories": "one_hot", "arms": null,'
+        ' "products": [["a", "a"]]}',
     ],
 )
 def test_stored_names_that_no_session_has_are_refused(text: str) -> None:
     with pytest.raises(Problem):
         imported_names(text, 2)
     imported_names(json.dumps({"columns": ["a"], "categories": "hashed", "arms": ["b"]}), 2)
+    stored = {"columns": ["a", "a x a"], "categories": "one_hot", "arms": None}
+    imported_names(json.dumps(stored | {"products": [["a", "a"]]}), 2)
 
 
 def lines_run(names: Names, contexts: NamedContexts, dim: int) -> int:

@@ -177,6 +177,14 @@ def first_lags(profiles: Floats) -> Ints:
     return np.asarray(1 + np.argmin(turned, axis=0), np.int64)
 
 
+def lagged_sums(contexts: Floats, weights: Floats) -> Floats:
+    """Return sum_k w_k xi_(t-k) of each round, (n, dim); weights are (n_lags,) or (n_lags, dim)."""
+    out = np.zeros_like(contexts)
+    for lag in np.unique(np.nonzero(weights)[0]).tolist():
+        out[lag:] += weights[lag] * contexts[: len(out) - lag]
+    return out
+
+
 def signal_of(contexts: Floats, theta: Floats, weights: Floats) -> Floats:
     """Return sum_k w_k <xi_{t-k}, theta> of each round, (n,), from contexts (n, dim).
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -65,10 +66,7 @@ def carried_over(rows: AlignedRounds, known: Predictor, dim: int) -> Floats:
     weights = known.lag_weights[: rows.n_lags]
     if weights.ndim == 2:
         weights = weights[:, :dim] @ known.theta[:dim]
-    out = np.zeros((len(rows.contexts), dim))
-    for lag in np.flatnonzero(weights).tolist():
-        out[lag:] += weights[lag] * rows.contexts[: len(out) - lag, :dim]
-    return out
+    return lagged_sums(rows.contexts[:, :dim], weights)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import fdtrc
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import FEWEST, Predictor, alarm_limit
 
@@ -24,7 +25,8 @@ def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
     n, dim = len(later), len(old.theta)
     if n < max(FEWEST, 2 * dim):
         return None
-    errors, contexts = old.residuals(rows), _filtered(old, rows)
+    errors = old.residuals(rows)
+    contexts = lagged_sums(rows.contexts, old.lag_weights[: rows.n_lags])
     left = {gain: less_level(rows, errors, gain)[later] for gain in GAINS}
     gain = min(left, key=lambda one: float(left[one] @ left[one]))
     rest, beside = left[gain], less_level(rows, contexts, gain)[later]
@@ -62,13 +64,4 @@ def _less_level(values: list[float], gain: float) -> list[float]:
         left = value + level
         level = (1.0 - gain) * left - value
         out.append(left)
-    return out
-
-
-def _filtered(old: Predictor, rows: AlignedRounds) -> Floats:
-    """Return sum_k w_k xi_(t-k) of every place, (n_places, dim)."""
-    out = np.zeros_like(rows.contexts)
-    weights = old.lag_weights[: rows.n_lags]
-    for lag in np.unique(np.nonzero(weights)[0]).tolist():
-        out[lag:] += weights[lag] * rows.contexts[: len(out) - lag]
     return out

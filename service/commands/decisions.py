@@ -90,7 +90,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
             and (uow.can_read or session.trial.control is None)
-            and (uow.can_read or not session.options.get("own"))
+            and (uow.can_read or not self.agents.get(uow, session).has_responses)
         )
 
     def _n_numbers(self, session: SessionRow) -> int:

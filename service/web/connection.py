@@ -121,7 +121,7 @@ class ClientConnection(HttpToolsProtocol):
             if is_refused and not (self._is_in_head() or self._is_answering()):
                 self._refuse_unread()
                 return
-            super().data_received(without_offer(data) if b"pgrade:" in data else data)
+            super().data_received(without_offer(data))
         else:
             self._feed_body(data)
         if self._is_in_head():
@@ -325,6 +325,8 @@ class ClientConnection(HttpToolsProtocol):
 def without_offer(data: bytes) -> bytes:
     """Return a head without its offer to go on in another protocol, after which no body is read."""
     end = data.find(END_OF_HEAD)
+    if data.find(b"pgrade:", 0, end) < 0:  # of the head alone: a body may be long
+        return data
     head, rest = (data, b"") if end < 0 else (data[:end], data[end:])
     return OFFER.sub(b"\r\nx-offer:", head) + rest
 

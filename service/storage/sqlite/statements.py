@@ -91,11 +91,11 @@ class SqliteReader(Reader):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self._open = WeakSet[sqlite3.Cursor]()
+        self._open: WeakSet[sqlite3.Cursor] | None = None  # a decision's reader opens none
 
     def close(self) -> None:
         """Close what is left unread: it would keep its snapshot, and the next reader have that."""
-        for cursor in [*self._open]:
+        for cursor in [*(self._open or ())]:
             cursor.close()
 
     def _one(self, name: str, *values: Any) -> Any:
@@ -106,5 +106,7 @@ class SqliteReader(Reader):
 
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
         cursor = self.connection.execute(SQL[name], values)
+        if self._open is None:
+            self._open = WeakSet()
         self._open.add(cursor)
         return giving_way(cursor)

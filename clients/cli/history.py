@@ -56,10 +56,12 @@ def history(
     columns = Columns(reward, arm, tuple(feature or ()), covariates, trajectory, time)
     rows = _rows(file)
     parts, categories = columns.rounds(rows, 2 if file.suffix == ".csv" else 1)
+    was_there = False
     if not dry_run:
         digest = sha256(file.read_bytes() + repr(columns).encode()).hexdigest()[:32]
         with Client(url) as client:
             handle = client.session_handle(session)
+            before = handle.read()["n_rounds"]
             for i, (key, rounds) in enumerate(parts.items()):
                 for first in range(0, len(rounds), CALL_ROUNDS):
                     call = rounds[first : first + CALL_ROUNDS]
@@ -69,7 +71,9 @@ def history(
                         trajectory=key,
                         import_id=f"{digest}-{i}-{first}",
                         covariates={n: [one[n] for one in call] for n in covariates},
+                        arm_ids=[one["arm"] for one in call] if arm else None,
                     )
+            was_there = handle.read()["n_rounds"] == before
     answer = {
         "rounds": len(rows),
         "trajectories": len(parts),
@@ -77,6 +81,7 @@ def history(
         "categories": categories,
         "first": next(iter(parts.values()))[:SHOWN_ROUNDS],
         "sent": not dry_run,
+        "was_there": was_there,
     }
     show(answer, as_json, _lines(answer))
 
@@ -115,8 +120,9 @@ class Columns:
                 for name in chosen
                 if _has(row[name])
             }
-            measured = {n: _number(number, n, row[n]) for n in self.covariates}
+            measured: Cells = {n: _number(number, n, row[n]) for n in self.covariates}
             measured["reward"] = _number(number, self.reward, row[self.reward])
+            measured["arm"] = context.get(self.arm) if self.arm else None
             at = None if self.time is None else str(row[self.time])
             key = "" if self.trajectory is None else str(row[self.trajectory])
             parts.setdefault(key, []).append({**measured, "context": context, "time": at})
@@ -176,10 +182,11 @@ def _time(number: int, name: str, cell: Any) -> tuple[float, str]:
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
     rounds = counted(answer["rounds"], "round")
-    yield (
-        f"{rounds} of {answer['trajectories']} trajectories, {answer['missing']} without a reward"
-        f"{'' if answer['sent'] else '; nothing was sent'}"
-    )
+    n = answer["trajectories"]
+    whose = f"{n} trajector{'y' if n == 1 else 'ies'}"
+    said = "" if answer["sent"] else "; nothing was sent"
+    said = "; the session has them already" if answer["was_there"] else said
+    yield f"{rounds} of {whose}, {answer['missing']} without a reward{said}"
     if answer["categories"]:
         yield f"categories: {', '.join(answer['categories'])}"
     texts = (

@@ -48,7 +48,8 @@ def sync(
         str | None, typer.Option(help="SQL: event_id, trajectory, at; the others are features.")
     ] = None,
     rewards: Annotated[
-        str | None, typer.Option(help="SQL: value, and event_id, round, at, or from and to.")
+        str | None,
+        typer.Option(help="SQL: value, trajectory; event_id, round, at, or from and to."),
     ] = None,
     covariate: Annotated[
         list[str] | None, typer.Option(help="Column of a covariate; repeatable.")
@@ -149,7 +150,7 @@ class Sync:
             "digest = excluded.digest, n_sent = n_sent + 1"
         )
         self._kept.execute(write, [self._session, key, digest])
-        return "reward" not in answer or bool(answer["reward"]["accepted"])
+        return answer["status"] == 201 or bool(answer.get("reward", {}).get("accepted"))
 
     def _decision(self, row: Row) -> tuple[str, str, Row | None]:
         own = {name: row[name] for name in DECISION if row.get(name) is not None}

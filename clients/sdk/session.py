@@ -221,6 +221,7 @@ class SessionOperations:
         trajectory: str = "",
         import_id: str | None = None,
         covariates: Mapping[str, Sequence[float | None]] | None = None,
+        arm_ids: Sequence[str | None] | None = None,
     ) -> Call[HistoryAnswer]:
         """Append logged rounds, to start warm.
 
@@ -236,9 +237,12 @@ class SessionOperations:
             twice. By default a random one.
         covariates : mapping, optional
             Covariates of the session by name, each with one number, or None, a round.
+        arm_ids : sequence of (str or None), optional
+            Which arm was played, one a round.
         """
         body = {"contexts": encoded(contexts), "import_id": import_id or str(uuid.uuid4())}
-        body |= without_none({"trajectory": trajectory or None})
+        arms = None if arm_ids is None else list(arm_ids)
+        body |= without_none({"trajectory": trajectory or None, "arm_ids": arms})
         if rewards is not None:
             body["rewards"] = without_nan(rewards)
         if covariates:

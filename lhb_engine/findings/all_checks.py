@@ -80,7 +80,9 @@ def findings(
     use until now. `dim` are the features of an arm, by default all; a further one is that of a past
     before round 1.
     """
-    found = [*check_choices(history.sets), *_of_rows(history, known, horizon, dim, before)]
+    parts = [one.contexts for one in history.trajectories.values() if len(one.contexts)]
+    totals = np.ptp(np.concatenate(parts), axis=0) > 0.0 if parts else None
+    found = [*check_choices(history.sets, totals), *_of_rows(history, known, horizon, dim, before)]
     return tuple(sorted(found, key=lambda one: CODES.index(one.code)))
 
 

@@ -5,20 +5,26 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lhb_engine.findings.finding import Finding, named
-from lhb_engine.history import Floats
+from lhb_engine.history import Flags, Floats
 
 LEAST_SETS = 16
 
 
-def check_choices(sets: Sequence[Floats]) -> Iterator[Finding]:
-    """Look for features that never differ between the arms of a round."""
+def check_choices(sets: Sequence[Floats], totals: Flags | None = None) -> Iterator[Finding]:
+    """Look for features that never differ between the arms of a round.
+
+    `totals` says which features vary over rounds, (dim,). One that does, and is the same number in
+    all of `sets`, counts decisions: it tells what a decision by itself earns.
+    """
     several = [contexts for contexts in sets if len(contexts) > 1]
     if len(several) < LEAST_SETS:
         return
-    alike = np.flatnonzero(
-        ~np.any([np.ptp(contexts, axis=0) > 0.0 for contexts in several], axis=0)
-    )
-    if len(alike) == several[0].shape[1]:
+    differs = np.any([np.ptp(contexts, axis=0) > 0.0 for contexts in several], axis=0)
+    counts = np.ptp(np.concatenate(several), axis=0) == 0.0
+    if totals is not None:
+        counts &= totals[: len(counts)]  # further columns are no features of arms
+    alike = np.flatnonzero(~differs if totals is None else ~differs & ~counts)
+    if not differs.any():
         yield Finding(
             "arms_alike",
             "The arms of a round have the same contexts: there is nothing to choose. Give arms "

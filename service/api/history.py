@@ -52,6 +52,9 @@ def read_history(body: bytes) -> dict[str, Any]:
     rewards = fields.get("rewards", [None] * n)
     if len(rewards) != n:
         raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
+    arm_ids = fields.get("arm_ids")
+    if arm_ids is not None and len(arm_ids) != n:
+        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(arm_ids)} arms for {n} rounds", "arm_ids")
     rewards = [None if value is None else value + 0.0 for value in rewards]
     covariates = fields.get("covariates") or {}
     for name, values in covariates.items():
@@ -62,13 +65,15 @@ def read_history(body: bytes) -> dict[str, Any]:
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
         raise Problem(ProblemCode.INVALID, detail, "import_id")
-    # a body without covariates keeps the digest that it had before there were any
-    numbers = (rewards, sorted(covariates.items())) if covariates else (rewards,)
+    # a body without covariates or arms keeps the digest that it had before there were any
+    said: tuple[object, ...] = (rewards, sorted(covariates.items())) if covariates else (rewards,)
+    said += () if arm_ids is None else (arm_ids,)
     return {
         "trajectory": fields.get("trajectory") or "",
         "contexts": contexts,
         "rewards": rewards,
         "import_id": import_id,
         "covariates": covariates,
-        "digest": None if import_id is None else body_digest(contexts, *numbers),
+        "arm_ids": arm_ids or [None] * n,
+        "digest": None if import_id is None else body_digest(contexts, *said),
     }

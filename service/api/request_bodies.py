@@ -245,6 +245,9 @@ class HistoryBody(TypedDict, total=False):
         Field(description="one reward per round; null if it is unknown"),
         FailFast(),
     ]
+    arm_ids: Annotated[
+        list[Key | None] | None, Field(description="one per round: its arm; null: unknown")
+    ]
     covariates: Annotated[
         HistoryCovariates | None,
         Field(description="covariates of the session, each with one number, or null, per round"),

@@ -61,6 +61,7 @@ class Log:
     # by name, a number or None a round
     covariates: dict[str, list[float | None]] = field(default_factory=dict)
     limits: Limits = NO_LIMITS
+    arm_ids: list[str | None] | None = None  # one a round; None where none is known
 
     @property
     def trajectory_key(self) -> TrajectoryKey:
@@ -222,7 +223,9 @@ class AppendSlice(Command[Appended | Appending]):
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest = log.digest
             beside = covariates_text(state.session, log.told(i))
-            decide.take(work, state.session, contexts[i : i + 1], forced=0, beside=beside)
+            arm = None if log.arm_ids is None else log.arm_ids[i]
+            arms = None if arm is None else [arm]
+            decide.take(work, state.session, contexts[i : i + 1], arms, forced=0, beside=beside)
             reward = log.reward(i, first)
             if reward is not None:
                 planned = plan_rewards(work, state.session, [reward], "rewards")

@@ -130,6 +130,8 @@ def of_trajectory(key: str) -> str:
 def no_event(session: SessionRow, trajectory: str, event_id: str) -> str:
     """Return the sentence that no decision has an event id."""
     said = f"no decision{of_trajectory(trajectory)} has event id {event_id!r}"
+    if not trajectory and session.n_trajectories > 1:
+        said += " without a trajectory: name the decision's trajectory"
     return said + (", of those that are not dropped" if session.dropped_to else "")
 
 

@@ -2,7 +2,7 @@
 
 import { duration, make, number } from "./dom.js"
 import { dated } from "./plots.js"
-import { several, lagUnit } from "./units.js"
+import { one, several, lagUnit } from "./units.js"
 
 const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. Create a session with holdout to know: a share of rounds is left to what you had."
 const NO_CONTROL_YET = "A session with a clock has no control group, so whether this beats what you had is not measured here."
@@ -20,7 +20,7 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   if (lift?.lift) return overControl(lift, series, since)
   const waits = lift && session.holdout ? [`Over control: not known yet, for ${lift.reason}.`] : []
   const aside = waits.length ? waits : [session.clock ? NO_CONTROL_YET : NO_CONTROL]
-  if (estimate?.gain) return byModel(estimate.gain, `a ${unit} over choosing by chance, for the choices of its latest rounds.`, [progress(series, unit), ...aside])
+  if (estimate?.gain) return byModel(estimate.gain, `${one(unit)} over choosing by chance, for the choices of its latest rounds.`, [progress(series, unit), ...aside])
   const sums = arms.items.filter(item => item.earned !== null)
   if (sums.length) return byCredit({ items: sums, since, estimate, series, unit }, aside)
   return said(null, ["What it earns is not known yet.", arms.reason ?? "", when({ session, series, epochs }), ...waits])
@@ -70,7 +70,7 @@ function progress({ items }, unit) {
   if (known.length < 10) return ""
   const mean = some => some.reduce((sum, item) => sum + item.parts.actions, 0) / some.length
   const [before, now] = [mean(known.slice(0, n)), mean(known.slice(-n))]
-  return `Beside no action it brought ${signed(before)} a ${unit} in its first tenth, and ${signed(now)} in its last.`
+  return `Beside no action it brought ${signed(before)} ${one(unit)} in its first tenth, and ${signed(now)} in its last.`
 }
 
 // When something will be known: how far the next fit is away.

@@ -9,6 +9,8 @@ export function lagUnit(clock) {
   return NAMES.get(clock.slot_seconds) ?? `slot of ${number(clock.slot_seconds)} s`
 }
 
+export const one = unit => (unit === "hour" ? "an hour" : `a ${unit}`)
+
 export const several = (n, unit) => (n === 1 ? `1 ${unit}` : `${n} ${unit.replace(/^\w+/, "$&s")}`)
 
 export const ago = clock => `${several(0, lagUnit(clock)).slice(2)} ago`

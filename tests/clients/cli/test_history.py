@@ -34,11 +34,15 @@ def test_rounds_are_appended_in_order_and_once(url: str, log: str, tmp_path: Pat
         options = {"covariates": ["heat"]}
         session = client.create_session("mail", dim=3, horizon=5, options=options)
         more = ("--covariate", "heat", "--time", "day", "--url", url)
-        for _ in range(2):
-            assert run("mail", log, *NAMED, *more).exit_code == 0
+        said = [run("mail", log, *NAMED, *more) for _ in range(2)]
+        assert [one.exit_code for one in said] == [0, 0]
+        end = "4 rounds of 2 trajectories, 1 without a reward"
+        heads = [one.stdout.splitlines()[0] for one in said]
+        assert heads == [end, f"{end}; the session has them already"]
         rounds = list(session.rounds(trajectory="ann"))
         assert [one["reward"] for one in rounds] == [5.0, 6.0, 7.0]
         assert [one["covariates"] for one in rounds] == [{"heat": h} for h in (18.0, 19.0, 20.0)]
+        assert [one["arm_id"] for one in rounds] == ["garden", None, "kitchen"]
         features = session.read()["features"]
         assert features is not None
         assert set(features) == {"arm=garden", "arm=kitchen", "price"}

@@ -26,6 +26,19 @@ def test_features_that_never_differ_are_named() -> None:
     assert found.message.startswith("Features 0 and 1 never differ between")
 
 
+def test_a_number_that_counts_decisions_is_none_of_them() -> None:
+    """It is the same in all sets, and its totals are not: of slots, or beside rounds skipped."""
+    some = sets(1)
+    for one in some:
+        one[:, 0] = 1.0
+    assert not [*check_choices(some, np.array([True, True, True]))]
+    for totals in (None, np.array([False, True, True])):
+        [found] = check_choices(some, totals)
+        assert found.features == (0,)
+    some[3][:, 0] = 2.0  # a number of the round
+    assert [*check_choices(some, np.array([True, True, True]))]
+
+
 def test_one_round_in_which_a_feature_differs_is_enough() -> None:
     some = sets(1)
     some[5][0, 0] += 1.0

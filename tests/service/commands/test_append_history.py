@@ -125,6 +125,10 @@ async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:
         zeros = {**body, "rewards": [0.0] * 5, "import_id": "zeros"}
         assert (await client.post(path, json=zeros)).status_code == 201
         assert (await client.post(path, json={**zeros, "rewards": [-0.0] * 5})).status_code == 200
+        named = {**body, "arm_ids": ["a", None, "b", "a", "b"]}
+        problem(await client.post(path, json=named), 409, "event_conflict", "import_id")
+        short = {"contexts": contexts, "arm_ids": ["a"]}
+        problem(await client.post(path, json=short), 422, "wrong_shape", "arm_ids")
         other = await client.post(path, json={**body, "rewards": [1.0] * 5})
         problem(other, 409, "event_conflict", "import_id")
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 10

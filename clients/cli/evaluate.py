@@ -159,8 +159,6 @@ def _replay(
                 )
             except OptionError as error:
                 raise typer.BadParameter(f"{algorithm}: {error}") from None
-            if agent.has_responses:
-                raise typer.BadParameter("own: a log is evaluated by one theta for all")
             replay = LogReplay(agent, seed=seed, lags=lags, robust_lags=robust_lags)
         replay.feed(block)
     if replay is None:

@@ -69,7 +69,8 @@ class LogPast:
     """The rounds of a trajectory that fits, predictions and weights still need.
 
     Weights look back `reach` lags. `n_rounds` counts the trajectory's rounds so far; `first_kept`
-    is the number of the first that is still here. `level` is what the last fit's rounds say of the
+    is the number of the first that is still here. `level` and
+    `response`, how far its theta is from everybody's, are what the last fit's rounds say of the
     trajectory's own.
     """
 
@@ -77,6 +78,7 @@ class LogPast:
         self.n_rounds = 0
         self.first_kept = 1
         self.level = 0.0
+        self.response: Floats = np.zeros(dim)
         self._selected = [np.empty((0, dim))]
         self._rewards = [np.empty(0)]
         self._positions = [np.empty(0, dtype=np.int64)]
@@ -316,7 +318,8 @@ class LogReplay:
             Draw(self.seed, key, *place)
             for place in zip(rounds.tolist(), positions.tolist(), strict=True)
         ]
-        chances, changes = self._chances(block, draws)
+        response = self._pasts[key].response
+        chances, changes = self._chances(block, draws, response)
         logged = np.full(len(block), np.nan) if block.propensities is None else block.propensities
         acted = np.full(len(block), True) if block.arms is None else block.arms != NO_ARM
         n_arms = 0 if block.contexts is None else block.contexts.shape[1]
@@ -329,12 +332,13 @@ class LogReplay:
         if self.estimate is not None and self.estimate.theta is not None:
             paid = self.estimate.pays
             profile = paid if paid.ndim == 2 else np.outer(paid, self.estimate.theta)
+            profile = profile + np.outer(self.estimate.lag_weights, response)
             phi = np.zeros((max(self.agent.horizon, len(profile)), self.agent.dim))
             phi[: len(profile)] = profile
             change = np.tensordot(changes[:, self._robust], phi[lags], 2)
         self.robust.add(block.rewards, guess, change, ratios[:, self._robust], batches)
 
-    def _chances(self, block: Block, draws: list[Draw]) -> tuple[Floats, Floats]:
+    def _chances(self, block: Block, draws: list[Draw], response: Floats) -> tuple[Floats, Floats]:
         """P(logged arm) under the agent, (n,); and what it expects to choose, less the chosen.
 
         NaN, and zero, where the contexts of all arms are not known. A round without action would
@@ -345,10 +349,13 @@ class LogReplay:
             chances[block.arms == NO_ARM] = 1.0
         if block.contexts is None or block.arms is None:
             return chances, changes
+        agent = self.agent
+        if response.any() and agent.theta is not None:
+            agent = agent.responding(agent.theta + response)
         for i, (contexts, arm) in enumerate(zip(block.contexts, block.arms, strict=True)):
             if arm == NO_ARM:
                 continue
-            own = self.agent.probabilities(self.agent.ranking(contexts, draws[i]))
+            own = agent.probabilities(agent.ranking(contexts, draws[i]))
             chances[i] = own[arm]
             changes[i] = own @ contexts - block.selected[i]
         return chances, changes
@@ -367,6 +374,8 @@ class LogReplay:
             return np.full(n, self._mean)
         tail = past.tail(n + len(estimate.lag_weights) - 1)
         signal = signal_of(tail, estimate.theta, estimate.pays)
+        if past.response.any():
+            signal = signal + signal_of(tail, past.response, estimate.lag_weights)
         expected = signal[len(tail) - n :] + (estimate.intercept or 0.0) + past.level
         if estimate.effects is None:
             return np.asarray(expected)
@@ -398,7 +407,15 @@ class LogReplay:
         if estimate.theta is not None:
             self.estimate = estimate
             for past in self._pasts.values():
+                past.response = self._response(past, estimate.theta)
                 past.level = self._level(past, estimate)
+
+    def _response(self, past: LogPast, theta: Floats) -> Floats:
+        """Return how far a trajectory's theta is expected to be from everybody's."""
+        if not self.agent.has_responses:
+            return past.response
+        own = self.agent.of(past.trajectory()).theta
+        return past.response if own is None else own - theta
 
     def _level(self, past: LogPast, estimate: Estimate) -> float:
         """Return the expected level of a trajectory, by its latest rounds."""

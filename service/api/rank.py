@@ -50,12 +50,11 @@ async def post_rank(session_id: str, request: Request) -> Response:
             arms = arms_of(session, len(contexts))
         agent = build_agent(session, reader.agent_state(session.key))
         row = reader.trajectory((*session.key, trajectory))
-        agent, _ = own_agent(lambda: reader, session, agent, row)
+        now = service.writer.clock()
+        agent, _ = own_agent(lambda: reader, session, agent, row, now)
         round = 1 if row is None else row.n_rounds + 1
         position = session.n_rounds + 1
-        draw = timeline_of(session).draw(
-            session, trajectory, round, position, service.writer.clock()
-        )
+        draw = timeline_of(session).draw(session, trajectory, round, position, now)
         scores = agent.ranking(contexts, draw)
         arm = agent.choose_by(scores, draw).arm
         if scores[arm] < scores.max():  # drawn for exploration: rank a best arm first instead

@@ -9,14 +9,15 @@ from clients.sdk.answers import OneTrajectoryAnswer, TrajectoryAnswer
 from lhb_engine.posterior.own_responses import QUANTILE
 from service.api.answer_models import page_of, timestamp
 from service.api.paging import LIMIT, page
-from service.api.routes import SESSION, Routes
+from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import names_answer
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
+from service.rounds.closing import closing_of
 from service.rounds.deciding import deciding
-from service.rounds.own_responses import MOST_ROUNDS, last_rounds
+from service.rounds.own_responses import MOST_ROUNDS, closed_rounds, last_rounds
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
@@ -98,14 +99,22 @@ def _listed(
     ]
 
 
-@router.read("/trajectories/{key:text}", "What is known of a trajectory", OneTrajectoryAnswer)
-def get_trajectory(reader: Reader, session: SessionRow, key: str) -> dict[str, Any]:
+@router.serve("GET /trajectories/{key:text}", "What is known of a trajectory", OneTrajectoryAnswer)
+async def get_trajectory(session_id: str, request: Request, key: str) -> Response:
     """Return a trajectory's own theta and level, and everybody's theta beside them.
 
     `own` is what its next decision goes by, from all of its rewards so far, whether a fit has seen
     them or not. Without rewards it is everybody's, with the intervals of a trajectory of which
     nothing is known.
     """
+    now = service_of(request).writer.clock()
+    return await read_session(
+        request, session_id, lambda reader, session: _one(reader, session, key, now)
+    )
+
+
+def _one(reader: Reader, session: SessionRow, key: str, now: float) -> dict[str, Any]:
+    """Return the members of `OneTrajectoryAnswer`."""
     row = reader.trajectory((*session.key, key))
     if row is None or not row.n_decisions:
         detail = f"the session has no trajectory {key!r}"
@@ -118,7 +127,7 @@ def get_trajectory(reader: Reader, session: SessionRow, key: str) -> dict[str, A
         everybody = {"values": estimate["theta"], "intervals": intervals}
     return {
         **_listed(reader, session, [row])[0],
-        **_known_of(reader, session, row, estimate),
+        **_known_of(reader, session, row, estimate, now),
         "everybody": everybody,
         "features": names_answer(session)["features"],
         "model_version": session.model_version,
@@ -127,7 +136,7 @@ def get_trajectory(reader: Reader, session: SessionRow, key: str) -> dict[str, A
 
 
 def _known_of(
-    reader: Reader, session: SessionRow, row: TrajectoryRow, estimate: dict[str, Any]
+    reader: Reader, session: SessionRow, row: TrajectoryRow, estimate: dict[str, Any], now: float
 ) -> dict[str, Any]:
     """Return the members `own` and `level` of `OneTrajectoryAnswer`."""
     known: dict[str, Any] = {"own": None, "level": None}
@@ -135,11 +144,16 @@ def _known_of(
         return known
     agent = build_agent(session, reader.agent_state(session.key))
     past = None
-    if row.n_measurements:
-        first = row.n_rounds - MOST_ROUNDS + 1
+    is_by_time = closing_of(session).is_by_time
+    if row.n_measurements or is_by_time:
+        first, (closed, _) = (
+            row.n_rounds - MOST_ROUNDS + 1,
+            closed_rounds(reader, session, row, now),
+        )
         if not agent.has_responses:
-            first = agent.stretches.of(np.array([max(1, row.measured_through)]))[0][0]
-        past = last_rounds(reader, session, row.key, first)
+            last = closed if is_by_time else row.measured_through
+            first = agent.stretches.of(np.array([max(1, last)]))[0][0]
+        past = last_rounds(reader, session, row.key, first, closed)
     own, levels = agent.response(past), estimate.get("levels")
     if own is not None:
         theta, error = own

@@ -2,58 +2,101 @@
 
 A trajectory's row keeps it with the number of the estimate that it is by. It is worked out again,
 from the trajectory's last rounds, at the first decision after a fit was installed, or after one of
-the trajectory's rewards came or was corrected, or a decision of it was void.
+the trajectory's rewards came or was corrected, or a decision of it was void; and, where time closes
+rounds, after a round of it has closed.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from struct import Struct
 
 import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Trajectory
+from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
 
 MOST_ROUNDS = 512  # of a trajectory, which its theta is from
-NUMBER = Struct("<q")
+# number of the estimate, and the time of the first decision that had closed no round yet
+HEAD = Struct("<qd")
 
 
 def own_agent(
-    read: Callable[[], Reader], session: SessionRow, agent: Agent, trajectory: TrajectoryRow | None
+    read: Callable[[], Reader],
+    session: SessionRow,
+    agent: Agent,
+    trajectory: TrajectoryRow | None,
+    now: float,
 ) -> tuple[Agent, bytes | None]:
     """Return the agent that decides for a trajectory, and the bytes of that trajectory's theta.
 
     These are None where everybody's theta decides. The trajectory's row keeps what was worked out.
     """
-    if not (agent.has_responses and session.estimate and trajectory and trajectory.n_measurements):
+    if not (agent.has_responses and session.estimate and trajectory and trajectory.n_rounds):
         return agent, None
-    number = NUMBER.pack(session.estimate)
-    if trajectory.own is None or trajectory.own[:8] != number:
-        own = _worked_out(read(), session, agent, trajectory)
+    if not (trajectory.n_measurements or closing_of(session).is_by_time):
+        return agent, None
+    if not _is_current(session, trajectory.own, now):
+        reader, first = read(), trajectory.n_rounds - MOST_ROUNDS + 1
+        closed, following = closed_rounds(reader, session, trajectory, now)
+        past = last_rounds(reader, session, trajectory.key, first, closed)
+        own = agent if past is None else agent.of(past)
         theta = b"" if own is agent or own.theta is None else own.theta.tobytes()
-        trajectory.own = number + theta
-    theta = trajectory.own[8:]
+        trajectory.own = HEAD.pack(session.estimate, following) + theta
+    assert trajectory.own is not None
+    theta = trajectory.own[HEAD.size :]
     return (agent.responding(np.frombuffer(theta)), theta) if theta else (agent, None)
 
 
-def _worked_out(
-    reader: Reader, session: SessionRow, agent: Agent, trajectory: TrajectoryRow
-) -> Agent:
-    found = last_rounds(reader, session, trajectory.key, trajectory.n_rounds - MOST_ROUNDS + 1)
-    return agent if found is None else agent.of(found)
+def _is_current(session: SessionRow, kept: bytes | None, now: float) -> bool:
+    if kept is None:
+        return False
+    number, following = HEAD.unpack_from(kept)
+    return bool(number == session.estimate and following > now - session.reward_wait_seconds)
+
+
+def closed_rounds(
+    reader: Reader, session: SessionRow, trajectory: TrajectoryRow, now: float
+) -> tuple[int, float]:
+    """Return the last round that is closed now, and when the decision was that closes the next.
+
+    The next decision of a trajectory closes a round, `reward_wait_seconds` later. Where rounds
+    close by their values, that is never.
+    """
+    n, closed_at = trajectory.n_rounds, now - session.reward_wait_seconds
+    if not closing_of(session).is_by_time:
+        return n, math.inf
+    if trajectory.last_at <= closed_at:
+        return n - 1, now
+    after, key = max(0, n - MOST_ROUNDS), (*session.key, trajectory.key)
+    while page := reader.decisions(key, after, MOST_ROUNDS):
+        for decision in page:
+            if decision.at > closed_at:
+                return max(0, decision.round - 2), decision.at
+        after = page[-1].round
+    return n - 1, now
 
 
 def last_rounds(
-    reader: Reader, session: SessionRow, trajectory: str, first: int
+    reader: Reader, session: SessionRow, trajectory: str, first: int, closed: int
 ) -> Trajectory | None:
-    """Return a trajectory's rounds from one on, with the lags before it, if any are left."""
+    """Return a trajectory's rounds from one on, with the lags before it, if any are left.
+
+    Rounds up to `closed` are measured, where time closes rounds.
+    """
     timeline = timeline_of(session)
     last = timeline.n_begun(session)
     if not last:
         return None
     window = FitWindow(1, 1, last, session.horizon, last)
     past = timeline.past(reader, session, window, None, takes_kept=True)
-    found = past.of(trajectory, max(1, first - session.horizon)).trajectories
-    return [*found.values()][-1] if found else None
+    parts = past.of(trajectory, max(1, first - session.horizon)).trajectories
+    if not parts:
+        return None
+    found = [*parts.values()][-1]
+    rows = closing_of(session).rows(found.measurements, found.first_round, closed)
+    return replace(found, measurements=rows)

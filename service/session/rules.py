@@ -100,7 +100,6 @@ LARGE_HORIZON = Feature(
 
 TOTALS = "rewards are totals of slots"
 FROM_ALL = "such fits are from the rows of all rounds"
-OF_DECISIONS = "which rounds of a trajectory are closed is worked out by fits alone"
 STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
 
 RULES = (
@@ -118,9 +117,7 @@ RULES = (
     Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
     Rule(ALL_ROUNDS, FROM_ROWS, FROM_ALL),
     Rule(ALL_ROUNDS, OWN, "its fits are from the rows of the last 32 768 rounds"),
-    Rule(OWN, SUM, OF_DECISIONS),
-    Rule(OWN, DEFAULT, OF_DECISIONS),
-    Rule(OWN, CLOCK, OF_DECISIONS),
+    Rule(OWN, CLOCK, "totals of everybody tell no responses apart, nor is one worked out by slots"),
     Rule(ALL_ROUNDS, SUM, FROM_ALL),
     Rule(ALL_ROUNDS, DEFAULT, FROM_ALL),
 )

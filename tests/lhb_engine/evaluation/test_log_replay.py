@@ -295,3 +295,23 @@ def test_predictions_have_the_levels_of_trajectories():
     untold = replayed(log, "anytime", 3)
     assert told.skill.low > 0.9
     assert untold.skill.high < 0.2
+
+
+def test_predictions_and_choices_have_the_responses_of_trajectories():
+    """Users want different things: who is told so predicts better, and would earn more."""
+    rng = np.random.default_rng(3)
+    n_users, n_rounds = 30, 40
+    thetas = rng.normal(size=(n_users, DIM))
+    keys = np.tile(np.arange(n_users), n_rounds)
+    contexts = rng.normal(size=(len(keys), K, DIM))
+    arms = rng.integers(K, size=len(keys))
+    selected = contexts[np.arange(len(keys)), arms]
+    rewards = np.einsum("ni,ni->n", selected, THETA / 2 + thetas[keys])
+    rewards += 0.1 * rng.normal(size=len(keys))
+    names = np.array([f"user {key}" for key in keys], dtype=object)
+    chances = np.full(len(keys), 1 / K)
+    log = Block(selected, rewards, contexts, arms, chances, trajectories=names)
+    told = replayed(log, "anytime", 1, lags=[0], own=True)
+    untold = replayed(log, "anytime", 1, lags=[0])
+    assert told.skill.low > untold.skill.high
+    assert told.robust.low > untold.robust.high

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.api.trajectories import get_trajectory
+from service.api.trajectories import _one
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
@@ -16,10 +16,12 @@ from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.examples import on_one_database, repeats
 from tests.service.service_harness import ServiceHarness
 
 DIM, USERS = 2, ("a", "b", "c", "d", "e", "f")
 THETAS = {name: np.array([np.cos(i / 3), np.sin(i / 3)]) for i, name in enumerate(USERS)}
+BY_TIME = ("reward_mode", "default_reward", "reward_wait_seconds")
 BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
 
 
@@ -33,7 +35,9 @@ class World:
 
     def __init__(self, harness: ServiceHarness, url: str, **options: Any) -> None:
         self.harness, self.url, self.rng = harness, url, np.random.default_rng(5)
-        harness.create(algorithm="anytime", dim=DIM, horizon=2, options={"own": True, **options})
+        body = {name: options.pop(name) for name in BY_TIME if name in options}
+        own = {"own": True, **options}
+        harness.create(algorithm="anytime", dim=DIM, horizon=2, options=own, **body)
 
     def decide(self, name: str) -> Any:
         self.harness.now += 1.0
@@ -46,8 +50,17 @@ class World:
             name = USERS[i % len(USERS)]
             decision, value = self.decide(name)
             value += 0.05 * float(self.rng.standard_normal())
-            self.harness.reward(value, name, round=decision.round)
+            self.reward(value, name, decision.round)
             self.harness.make_fits(self.url)
+
+    def reward(self, value: float, name: str, round: int) -> None:
+        """In two parts where rewards add up."""
+        if self.harness.session.reward_mode == "single":
+            self.harness.reward(value, name, round=round)
+            return
+        for part in (0.25, 0.75):
+            id = f"{name}-{round}-{part}"
+            self.harness.reward(part * value, name, round=round, reward_id=id)
 
     def row(self, name: str) -> TrajectoryRow:
         with self.harness.store.reader() as reader:
@@ -71,10 +84,10 @@ def test_each_is_decided_for_by_their_own_theta(
         decision, _ = world.decide(name)
         own = np.frombuffer(decision.own)
         assert own @ theta > 0.97 * np.linalg.norm(own), name
-        number = own_responses.NUMBER.pack(harness.session.estimate)
+        number = own_responses.HEAD.pack(harness.session.estimate, np.inf)
         assert world.row(name).own == number + own.tobytes()
         with harness.store.reader() as reader:
-            said = get_trajectory(reader, harness.session, name)["own"]
+            said = _one(reader, harness.session, name, harness.now)["own"]
         assert said["values"] == own.tolist()
         low, high = np.array(said["intervals"]).T
         assert np.all((low < own) & (own < high) & (high - low < 0.3)), name
@@ -96,13 +109,13 @@ def test_one_row_decides_until_something_is_new(
     """Rounds are read after a reward, a correction, a void decision or a fit, and not else."""
     world, read = World(harness, database_url, most_stale=1), []
     world.play(120)
-    work_out = own_responses._worked_out
+    last_rounds = own_responses.last_rounds
 
-    def counted(*args: Any) -> Any:
-        read.append(args[-1].key)
-        return work_out(*args)
+    def counted(reader: Any, session: Any, name: str, *place: int) -> Any:
+        read.append(name)
+        return last_rounds(reader, session, name, *place)
 
-    monkeypatch.setattr(own_responses, "_worked_out", counted)
+    monkeypatch.setattr(own_responses, "last_rounds", counted)
     before = world.decide("a")[0]
     assert [world.decide("a")[0].own for _ in range(3)] == [before.own] * 3
     assert len(read) <= 1
@@ -126,10 +139,39 @@ def test_who_is_erased_begins_as_everybody(harness: ServiceHarness, database_url
     assert harness.decide("a", contexts=np.eye(DIM)).own is None
 
 
-@pytest.mark.parametrize(
-    "more", [{"reward_mode": "sum"}, {"default_reward": 0.0}, {"keep_rounds": 40_000}]
-)
-def test_what_excludes_it(harness: ServiceHarness, more: dict[str, Any]) -> None:
+def test_what_excludes_it(harness: ServiceHarness) -> None:
     with pytest.raises(Problem):
-        harness.create(algorithm="anytime", options={"own": True}, **more)
-    harness.create(algorithm="anytime", **more)
+        harness.create(algorithm="anytime", options={"own": True}, keep_rounds=40_000)
+    harness.create(algorithm="anytime", keep_rounds=40_000)
+
+
+SUM, DEFAULT = {"reward_mode": "sum"}, {"default_reward": 0.0}
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    ("mode", "wait"), [(SUM, 9.0), *repeats((DEFAULT, 9.0), (SUM, 0.0), (DEFAULT, 0.0))]
+)
+def test_it_is_renewed_as_time_closes_rounds(
+    harness: ServiceHarness, database_url: str, mode: dict[str, Any], wait: float, tmp_path: Path
+) -> None:
+    """An imported copy, which works all of it out anew, decides by the same bits."""
+    world = World(harness, database_url, **mode, reward_wait_seconds=wait)
+    world.play(150)
+    for name, theta in THETAS.items():
+        own = np.frombuffer(world.decide(name)[0].own)
+        assert own @ theta > 0.95 * np.linalg.norm(own), name
+    assert world.differences() == []
+    harness.now += wait + 1
+    decided = [world.decide("a")[0].own for _ in range(2)]
+    assert (decided[0] == decided[1]) == (wait > 0)  # without a wait each decision closes a round
+    harness.now += wait + 1
+    with harness.store.reader() as reader:
+        said = _one(reader, harness.session, "a", harness.now)["own"]
+        content = b"".join(export_session(reader, harness.session))
+    last = harness.decide("a", contexts=np.eye(DIM))
+    assert last.own != decided[1]  # rounds without a reward have closed meanwhile
+    assert np.array(said["values"]).tobytes() == last.own
+    harness.key = harness.import_file(tmp_path, content)[0].key
+    assert harness.decide("a", contexts=np.eye(DIM)).own == last.own
+    assert world.differences() == []

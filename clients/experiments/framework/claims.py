@@ -63,6 +63,8 @@ class Rule:
         The algorithm of this rule.
     bound : bool
         The target is an exponent that the paper gives as an upper bound.
+    doubt : str
+        Why the verdict says little; shown beside it.
     last : str
         The verdict in the last edition of the report; "new" if there was none.
     changes : tuple of (date, reason)
@@ -88,6 +90,7 @@ class Rule:
     agents: tuple[str, ...] = ()
     agent: str = ""
     bound: bool = False
+    doubt: str = ""
     last: str = "new"
     changes: tuple[tuple[str, str], ...] = ()
 
@@ -192,6 +195,7 @@ class Verdict:
         if self.obstacle:
             return self.obstacle
         notes = [f"provisional, {self._few_seeds}"] if self._few_seeds else []
+        notes += [self.rule.doubt] if self.rule.doubt else []
         highest = max(interval.high for interval in self.intervals.values())
         holds = self.outcome is Outcome.HOLDS
         if self.rule.bound and holds and highest < self.rule.target - RATE_MARGIN:

@@ -54,6 +54,12 @@ def test_some_seeds_make_a_verdict_provisional() -> None:
     assert verdict(rule, 0.5, 0.6, seeds=9).outcome is Outcome.NOT_JUDGED
 
 
+def test_a_doubt_stands_beside_the_verdict() -> None:
+    rule = replace(RULE, doubt="a theorem checked")
+    assert str(verdict(rule, 0.5, 0.6)) == "holds (a theorem checked)"
+    assert verdict(rule, 0.5, 0.6, seeds=2).note == "2 of 3 seeds"
+
+
 def test_other_settings_than_the_rules_are_not_judged() -> None:
     assert verdict(RULE, 0.5).outcome is Outcome.NOT_JUDGED
     other = Verdict(RULE, {"a": at(0.5), "b": at(0.5), "c": at(0.5)}, 3)

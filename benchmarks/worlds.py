@@ -107,6 +107,18 @@ class HeavyTails(LongHorizonEnvironment):
         return np.asarray(self.noise * student.ppf(uniform + 2.0**-54, 3) / np.sqrt(3.0))
 
 
+class Rare(LongHorizonEnvironment):
+    """A reward is 1 in about 3% of the rounds, more often after good choices, and 0 in others."""
+
+    SHARE = 0.03
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Return 0 or 1 for each round."""
+        pays = np.convolve(signals, self.weights)[first - 1 : len(signals)] / self.weights.sum()
+        chance = np.clip(self.SHARE * (1.0 + pays), 0.0, 1.0)
+        return np.asarray(self._uniform(2, first, (len(pays),)) < chance, dtype=np.float64)
+
+
 class Baseline(LongHorizonEnvironment):
     """Every reward has a baseline of ten standard deviations of the signal."""
 

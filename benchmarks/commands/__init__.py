@@ -2,7 +2,7 @@
 
 import typer
 
-from benchmarks.commands.agents import certainty, clock, coverage, decide, findings, lift
+from benchmarks.commands.agents import certainty, clock, coverage, decide, findings, gain, lift
 from benchmarks.commands.fits import fit
 from benchmarks.commands.logs import logs
 from benchmarks.commands.server import (
@@ -38,6 +38,7 @@ for command in (
     clock,
     certainty,
     findings,
+    gain,
     coverage,
     lift,
 ):

@@ -215,6 +215,31 @@ def _findings_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
         yield f"nothing to find: {n} of {runs} runs find something"
 
 
+def gain(
+    world: Annotated[
+        list[str] | None, typer.Option(help="Play only this world; repeatable.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 12,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """How true it is what sessions say that their choices earn, at fits from round 60 on.
+
+    Example: lhb bench gain --world weak
+    """
+    from benchmarks import gain as table
+
+    worlds = [name for name in table.WORLDS if not world or name in world]
+    if not worlds:
+        raise typer.BadParameter(f"no such world; there are {list(table.WORLDS)}")
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
+    show({"worlds": rows}, as_json, ())
+
+
 def coverage(
     logs: Annotated[int, typer.Option(help="Number of logs of each case.", min=1)] = 200,
     rounds: Annotated[int, typer.Option(help="Number of rounds of a log.", min=100)] = 2000,

@@ -188,7 +188,7 @@ class AnytimeFit:
             else None
         )
         drawn = candidates(found) if samples else None
-        earned = self._gain(found, theta, drawn)
+        earned = self._gain(found, theta, drawn, part.data.n_rows)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
@@ -220,12 +220,14 @@ class AnytimeFit:
         spread = spread_of(evidence, shifts=found.weights.ndim == 1)
         return (found, None) if spread is None else spread.about_mean(found)
 
-    def _gain(self, found: Posterior, theta: Floats, drawn: Floats | None) -> dict[str, Any] | str:
+    def _gain(
+        self, found: Posterior, theta: Floats, drawn: Floats | None, n_rows: int
+    ) -> dict[str, Any] | str:
         """Return what choices earn by theta, or by the drawn directions in turn; or why not."""
         if self.options.own:
             return OWN_DIRECTIONS
         deciding = theta[None] if drawn is None else drawn
-        return gain(self.sets, theta, deciding, found.totals, self.options.epsilon)
+        return gain(self.sets, theta, deciding, found.totals, self.options.epsilon, n_rows)
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

@@ -162,19 +162,19 @@ def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[F
 
 
 def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding]:
-    """Look for effects of contexts of the next rounds, `doubt` times beyond chance.
+    """Look for effects of contexts of the next rounds, beyond chance and beyond those of the last.
 
-    Errors that go with the next contexts as they do with those much later, or with earlier ones,
-    say nothing.
+    One of the two has to be by `doubt` times as much. Errors that go with the next contexts as they
+    do with those much later, or with earlier ones, say nothing.
     """
     sizes = np.where(effects.counts >= LEAST_SEEING, effects.sizes, 0.0)
     n_lags, dim = len(sizes) // 2, effects.dim
     future, past = sizes[:n_lags][::-1], sizes[n_lags:]
     near, far = future[:NEXT], future[NEXT:]
     chance = max(1.0, float(far.mean()) / dim if len(far) else 1.0)
-    limit = max(
-        doubt * chance * chdtri(dim, CHANCE / NEXT), CLEARER * float(past[:NEXT].max(initial=0.0))
-    )
+    beyond = chance * chdtri(dim, CHANCE / NEXT)
+    clearer = CLEARER * float(past[:NEXT].max(initial=0.0))
+    limit = min(max(doubt * beyond, clearer), max(beyond, doubt * clearer))
     early = np.flatnonzero(near > limit)
     if len(early):
         n = int(early.max()) + 1

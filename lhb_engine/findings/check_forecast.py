@@ -15,6 +15,9 @@ LEAST_SHORT = 0.25  # standard deviations of the noise
 MANY_ROWS = 1000
 ROWS_AN_UNKNOWN = 10
 WALKS = 0.85  # correlation of errors that last so long that no level is forecast
+BLOCKS, LEAST_BLOCK, FEW_BLOCKS = 16, 20, 6  # of rows in order whose mean errors are compared
+LASTING = 6.0  # times white noise: the squared step of blocks' means where errors wander
+CHI_MEDIAN = 0.455  # of a squared standard normal number
 LASTS = 0.5  # of the errors' earlier correlation: it is there still
 
 
@@ -25,7 +28,10 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
     later = np.flatnonzero(rows.number > before.last_round)
     if len(later) < LEAST_ROWS or before.noise <= 0.0:
         return
-    left = residuals(rows, before.theta, before.lag_weights, before.beside)[later]
+    every = residuals(rows, before.theta, before.lag_weights, before.beside)
+    if _wander(every[rows.in_order()]):
+        return
+    left = every[later]
     rho = max(_rho(left), 0.0)
     if rho > LASTS * before.autocorrelation:  # else a step in earlier rows looked like correlation
         rho = max(rho, before.autocorrelation)
@@ -41,6 +47,17 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
             f"{short / spread:.1f} standard deviations of a reward's error a round: what was "
             "learned before may not hold any more.",
         )
+
+
+def _wander(errors: Floats) -> bool:
+    """Whether the level of errors, (n_rows,) in order, moves all the time, and not once."""
+    size = max(LEAST_BLOCK, len(errors) // BLOCKS)
+    n = len(errors) // size
+    if n < FEW_BLOCKS:
+        return False
+    blocks = errors[len(errors) - n * size :].reshape(n, size)
+    white = 2.0 * CHI_MEDIAN * float(np.median(blocks.var(axis=1))) / size
+    return float(np.median(np.diff(blocks.mean(axis=1)) ** 2)) > LASTING * white
 
 
 def check_effect(n_rows: int, n_unknown: int, known: Predictor | None) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from benchmarks.worlds import (
     LastingNoise,
     OneHot,
     RandomWalk,
+    Rare,
     Running,
     Season,
     Trend,
@@ -27,7 +28,7 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 DISTURBED = [Trend, Day, Season, ColouredNoise, RandomWalk]
 KINDS = [ContextsOverTime, ContextsAlike, FixedArms, OneHot, HeavyTails, Baseline, Change, Turn]
-KINDS += [*DISTURBED, LastingNoise, WeatherOfThree]
+KINDS += [*DISTURBED, LastingNoise, Rare, WeatherOfThree]
 
 
 def draw(kind):
@@ -62,6 +63,13 @@ def test_heavy_tails_have_the_noise_they_say():
     errors = world.rewards(np.zeros(200_000))
     assert errors.std() == pytest.approx(0.1, rel=0.15)
     assert np.mean(np.abs(errors) > 0.4) > 1e-3  # 6e-5 were it normal
+
+
+def test_rare_rewards_come_more_often_after_good_choices():
+    rewards = draw(Rare).rewards(np.repeat([0.0, 1.0], 100_000))
+    assert set(np.unique(rewards)) == {0.0, 1.0}
+    shares = rewards.reshape(2, -1).mean(axis=1)
+    assert shares == pytest.approx([0.03, 0.06], abs=0.002)
 
 
 def disturbance(kind, n):

@@ -74,3 +74,14 @@ def test_many_rows_without_an_effect_are_found() -> None:
     for n_rows, n_unknown, known in ((999, 5, nothing), (1000, 101, nothing), (5000, 5, BEFORE)):
         assert not [*check_effect(n_rows, n_unknown, known)]
     assert not [*check_effect(5000, 5, None)]
+
+
+def test_a_level_that_walks_falls_short_by_chance() -> None:
+    """Beside noise that hides how long its steps last from one row to the next."""
+    missed = 0
+    for seed in range(20):
+        steps = np.random.default_rng(seed).standard_normal(400)
+        walk = 0.03 * np.cumsum(steps)
+        walk -= walk[LATER].mean() + 0.3
+        missed += not [*check_forecast(rows(walk, white()), BEFORE)]
+    assert missed >= 18

@@ -7,11 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import chdtri
 
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.findings import all_checks as checks
 from lhb_engine.findings.all_checks import findings, latest
-from lhb_engine.findings.check_contexts import check_halves
+from lhb_engine.findings.check_contexts import (
+    CHANCE,
+    NEXT,
+    LagEffects,
+    check_future,
+    check_halves,
+)
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -270,6 +277,24 @@ def test_rewards_that_are_reported_early_are_found(ahead):
     assert "rewards_early" in codes(one(contexts, early))
     assert "rewards_early" in codes(one(contexts, early), None)
     assert codes(one(contexts, rewards), replace(KNOWN, lag_weights=weights[:HORIZON])) == []
+
+
+def test_rewards_early_are_clear_by_chance_or_by_the_last_contexts_where_errors_last():
+    """Errors that last are what early rewards leave, too."""
+    dim, n_lags = 2, 40
+    beyond = float(chdtri(dim, CHANCE / NEXT))
+
+    def is_found(size: float, past: float, doubt: float) -> bool:
+        sizes = np.ones(2 * n_lags)
+        sizes[n_lags - 3], sizes[n_lags] = size, past
+        return bool([*check_future(LagEffects(sizes, np.full(2 * n_lags, 500.0), dim), doubt)])
+
+    assert is_found(1.1 * beyond, 0.5 * beyond, 1.0)
+    assert not is_found(0.9 * beyond, 0.0, 1.0)
+    assert not is_found(1.1 * beyond, 0.6 * beyond, 1.0)
+    assert is_found(1.1 * beyond, 0.1 * beyond, 4.0)  # clearer than the last ones
+    assert is_found(4.1 * beyond, 2.0 * beyond, 4.0)  # beyond chance
+    assert not is_found(3.9 * beyond, 0.5 * beyond, 4.0)
 
 
 def test_contexts_that_last_are_no_rewards_of_the_future():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent
-from lhb_engine.posterior.gain import BEST, CHANCE, FEW, gain
+from lhb_engine.posterior.gain import ABOVE, BELOW, FEW, LEFT_ABOVE, PRIOR_ROWS, gain
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 
@@ -15,7 +15,13 @@ SETS = [np.array([[1.0, 0.0], [0.0, 1.0]])] * 3 + [np.array([[0.0, 1.0], [1.0, 1
 
 
 def found(totals: list[list[float]], epsilon: float = 0.0, **other: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"sets": SETS, "theta": THETA, "deciding": THETA[None], **other}
+    given: dict[str, Any] = {
+        "sets": SETS,
+        "theta": THETA,
+        "deciding": THETA[None],
+        "n_rows": 10**9,
+        **other,
+    }
     answer = gain(totals=np.array(totals), epsilon=epsilon, **given)
     assert isinstance(answer, dict)
     return answer
@@ -44,13 +50,31 @@ def test_intervals_are_wider_than_draws() -> None:
     draws = np.linspace(0.0, 1.0, 201)
     answer = found([[d, 0.0] for d in draws.tolist()])
     one = answer["over_chance"]
-    assert one["high"] - one["value"] == pytest.approx(CHANCE * 0.475 * 0.5)
-    assert one["value"] - one["low"] == pytest.approx(CHANCE * 0.475 * 0.5)
+    assert one["high"] - one["value"] == pytest.approx(ABOVE * 0.475 * 0.5)
+    assert one["value"] - one["low"] == pytest.approx(BELOW * 0.475 * 0.5)
     one = answer["over_best_arm"]
-    assert one["high"] - one["low"] == pytest.approx(BEST * 0.95 * 0.25)
+    assert one["high"] - one["low"] == pytest.approx((ABOVE + BELOW) * 0.475 * 0.25)
     assert answer["still_to_gain"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     some = found([[1.0, d] for d in (3.0 * draws).tolist()])["still_to_gain"]
     assert some["low"] == 0.0 < some["value"]
+    far = found([[0.0, 1.0 + d] for d in draws.tolist()])["still_to_gain"]
+    wide = 0.475 * 0.75
+    assert far["high"] - far["value"] == pytest.approx(LEFT_ABOVE * wide)
+    assert far["value"] - far["low"] == pytest.approx(BELOW * wide)
+
+
+def test_values_are_less_where_the_prior_weighs() -> None:
+    """By the noise of an arm's advantage over chance, beside the square of its mean."""
+    draws = [[1.0, 0.0], [3.0, 0.0]]  # 2 in the mean, with variance 1
+    whole, some = found(draws), found(draws, n_rows=32)
+    share = 4.0 / (4.0 + PRIOR_ROWS / 32.0)
+    for name in ("over_chance", "over_best_arm"):
+        assert some[name]["value"] == pytest.approx(share * whole[name]["value"])
+        assert some[name]["high"] == pytest.approx(whole[name]["high"])
+    assert some["over_chance"]["low"] == pytest.approx(whole["over_chance"]["low"])
+    assert some["still_to_gain"] == whole["still_to_gain"]
+    few = found([[4.0, 0.0], [4.5, 0.0], [5.0, 0.0]], n_rows=1)["over_chance"]
+    assert few["low"] == few["value"]
 
 
 def test_rounds_of_different_numbers_of_arms_have_no_fixed_arm() -> None:
@@ -61,7 +85,7 @@ def test_rounds_of_different_numbers_of_arms_have_no_fixed_arm() -> None:
 
 def test_few_sets_say_nothing() -> None:
     one = SETS[0][:1]
-    assert gain([*SETS[:3], one], THETA, THETA[None], np.ones((1, 2)), 0.0) == FEW
+    assert gain([*SETS[:3], one], THETA, THETA[None], np.ones((1, 2)), 0.0, 100) == FEW
 
 
 def played(theta: list[float], seed: int) -> tuple[dict[str, Any], LongHorizonEnvironment]:

@@ -1,0 +1,141 @@
+"""How often what a session says that its choices earn is true: `lhb bench gain`.
+
+At fits from round 60 on, `gain` of the estimate (docs/model.md (7.31)) is held against what choices
+by it earn among the same context sets in truth.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from benchmarks.regret_scoreboard import BOARD, HARDER, LIFE, World
+from benchmarks.weak_worlds import WeakWorld, agent_of
+from benchmarks.worlds import measured
+from lhb_engine.agents import Agent, make_agent
+from lhb_engine.context_sets import latest_kept
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
+
+FIRST = 60  # round from which fits are judged
+SAID = ("over_chance", "over_best_arm", "still_to_gain")
+# days that a rota chose before, and whether anything acts
+WEAK = {
+    "nothing acts": (0, 0.0),
+    "nothing acts, one year": (365, 0.0),
+    "weak": (0, 1.0),
+    "weak, one year": (365, 1.0),
+    "weak, two years": (730, 1.0),
+}
+ON_BOARD = ("plain", "noise 0.5", "noise 1", "flat 30", "spiking 15", "one-hot", "heavy tails")
+BY_NAME = {world.name: world for world in (*BOARD, *HARDER, *LIFE)}
+WORLDS = (*WEAK, *ON_BOARD)
+
+Judged = dict[str, tuple[float, float, float, float]]  # truth, value, low, high
+
+
+def truth(world: LongHorizonEnvironment, found: Estimate, sets: Sequence[Floats]) -> Floats:
+    """Return what `SAID` are in truth, and the share of sets whose likeliest arm pays most."""
+    rounds = latest_kept(found.last_round)
+    assert found.theta is not None
+    deciding = found.theta[None] if found.candidates is None else found.candidates
+    total, each = float(world.weights.sum()), []
+    pays_by_arm = []
+    for contexts, number in zip(sets, rounds, strict=True):
+        pays = total * world.signals(contexts[None], number)[0]
+        turns = (contexts @ deciding.T).argmax(axis=0)
+        earned, likeliest = pays[turns].mean(), (contexts @ found.theta).argmax()
+        each.append([earned - pays.mean(), earned, pays.max() - earned, likeliest == pays.argmax()])
+        pays_by_arm.append(pays)
+    mean = np.mean(each, axis=0)
+    mean[1] -= np.mean(pays_by_arm, axis=0).max()
+    return np.asarray(mean)
+
+
+def play(name: str, seed: int) -> list[Judged]:
+    """Return what each fit of a run says and what is true."""
+    run: dict[str, Any] = {"seed": seed}
+    world: LongHorizonEnvironment
+    if name in WEAK:
+        before, acts = WEAK[name]
+        world = weak = WeakWorld.of(seed, before)
+        world.theta = world.theta * acts
+        agent, rounds = agent_of("anytime", weak, before), before + weak.rounds
+    else:
+        kind: World = BY_NAME[name]
+        world, rounds = kind.draw(seed), kind.rounds
+        agent = make_agent("anytime", dim=kind.dim, horizon=kind.horizon, **kind.options)
+        run["measure"] = partial(measured, kind.seen, seed=seed)
+    judged: list[Judged] = []
+
+    def fit(agent: Agent, history: History) -> Estimate:
+        found = agent.fit(history)
+        if found.gain is not None and found.last_round >= FIRST:
+            true = truth(world, found, history.sets)
+            said = {
+                one: (float(value), *(found.gain[one][end] for end in ("value", "low", "high")))
+                for one, value in zip(SAID, true, strict=False)
+            }
+            right = found.gain["best_is_right"]
+            judged.append(said | {"best_is_right": (float(true[3]), right, 0.0, 1.0)})
+        return found
+
+    simulate(agent, world, n_rounds=rounds, run_fit=fit, **run)
+    return judged
+
+
+def run(
+    worlds: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    jobs: int = 1,
+    progress: Callable[[str], None] = lambda line: None,
+) -> list[dict[str, Any]]:
+    """Play every world.
+
+    Returns
+    -------
+    list of dict
+        For each world the number of fits, and for each number that is said: its mean in truth and
+        as said, and the share of the fits whose interval holds the truth, with the standard error
+        over runs.
+    """
+    rows = []
+    for name in worlds:
+        played = Parallel(n_jobs=jobs)(delayed(play)(name, seed) for seed in seeds)
+        row: dict[str, Any] = {"world": name, "fits": sum(map(len, played))}
+        for one in (*SAID, "best_is_right"):
+            runs = [np.array([fit[one] for fit in fits]).reshape(-1, 4) for fits in played]
+            every = np.concatenate(runs)
+            holds = [(t[:, 2] - 1e-9 <= t[:, 0]) & (t[:, 0] <= t[:, 3] + 1e-9) for t in runs]
+            share = float(np.mean(np.concatenate(holds)))
+            left = [float(np.sum(h - share)) for h in holds]
+            error = float(np.sqrt(np.sum(np.square(left)))) / max(len(every), 1)
+            row[one] = {
+                "true": float(every[:, 0].mean()),
+                "said": float(every[:, 1].mean()),
+                "holds": share,
+                "error": error,
+            }
+        rows.append(row)
+        progress(line(row))
+    return rows
+
+
+HEADER = (
+    "| world | fits | over chance: true, said, holds | over best arm | still to gain |"
+    " best is right: true, said |\n|-|-|-|-|-|-|"
+)
+
+
+def line(row: dict[str, Any]) -> str:
+    """Format one world as a line of a Markdown table."""
+    said = " | ".join(
+        "{true:.3f}, {said:.3f}, {holds:.2f} ± {error:.2f}".format(**row[one]) for one in SAID
+    )
+    right = "{true:.2f}, {said:.2f}".format(**row["best_is_right"])
+    return f"| {row['world']} | {row['fits']} | {said} | {right} |"

@@ -8,6 +8,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.history import FitWindow
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
+from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
 from lhb_engine.posterior.prediction_check import HeldOut
 
@@ -29,8 +30,11 @@ class RowsPast:
     ) -> None:
         self.window = window
         self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y))
-        self.plain = self.rows = self.units.of(rows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
+        rows = self.units.of(rows)
+        if units is None:  # else they stand beside sums of all rows, as these came
+            rows = without_outliers(rows, self.prediction)
+        self.plain = self.rows = rows
         if self.prediction is not None:
             self.rows = less_responses(self.plain, self.prediction)
         self.first = self.prediction.since_round if self.prediction else 1

@@ -1,0 +1,96 @@
+"""Rewards far beyond the others are cut off, and only where they are few and not rare ones."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.worlds import HeavyTails
+from lhb_engine.agents import make_agent
+from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
+from lhb_engine.posterior.outliers import FAR, NORMAL_MEDIAN, without_outliers
+from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
+
+THETA, WEIGHTS = np.array([0.6, 0.8]), np.array([0.0, 1.0, 0.0])
+KNOWN = Predictor(WEIGHTS, THETA, 2.0, 0.1, 160, True, n_rows=160)
+NOISE = 0.1 * np.random.default_rng(2).standard_normal(200)
+
+
+def rows(noise: Floats, rewards: Floats | None = None) -> AlignedRounds:
+    contexts = np.random.default_rng(3).uniform(-1.0, 1.0, (len(noise), 2))
+    expected = 2.0 + np.convolve(contexts @ THETA, WEIGHTS)[: len(noise)]
+    values = expected + noise if rewards is None else rewards
+    measured = Measurements.single(np.arange(1, len(noise) + 1), values)
+    window = FitWindow(1, 1, len(noise), 3, len(noise))
+    return align(History(2, {"": Trajectory(contexts, measured)}).over(window))
+
+
+def far_at(*places: int) -> Floats:
+    noise = NOISE.copy()
+    noise[list(places)] = 50.0
+    return noise
+
+
+def test_a_reward_far_off_is_cut_to_the_limit_about_its_prediction() -> None:
+    given = rows(far_at(40, 190))
+    cut = without_outliers(given, KNOWN)
+    left = KNOWN.residuals(given)
+    left -= np.median(left)
+    limit = FAR / NORMAL_MEDIAN * np.median(np.abs(left))
+    changed = np.flatnonzero(cut.y != given.y)
+    assert changed.tolist() == [40, 190]
+    assert (given.y - cut.y)[changed] == pytest.approx(left[changed] - limit)
+    assert limit == pytest.approx(FAR * 0.1, rel=0.2)
+
+
+def test_normal_rewards_are_the_same_rows() -> None:
+    given = rows(NOISE)
+    assert without_outliers(given, KNOWN) is given
+    assert without_outliers(given, None) is given
+
+
+def test_without_a_prediction_rewards_are_cut_about_their_median() -> None:
+    cut = without_outliers(rows(far_at(40)), None)
+    assert 2.0 < cut.y[40] < 10.0
+
+
+def test_a_change_is_no_outlier() -> None:
+    later = np.where(np.arange(200) >= 160, -3.0, 0.0)
+    for given in (rows(NOISE + later), rows(NOISE + np.where(np.arange(200) % 8 == 0, 3.0, 0.0))):
+        assert without_outliers(given, replace(KNOWN, last_round=160)) is given
+    few = rows(far_at(198))  # 1 of 5 since the last fit
+    assert without_outliers(few, replace(KNOWN, last_round=195)) is few
+
+
+def test_rare_rewards_and_few_rows_stay() -> None:
+    rare = rows(NOISE, (np.arange(200) % 30 == 0).astype(np.float64))
+    assert without_outliers(rare, None) is rare
+    few = rows(far_at(5)[:29])
+    assert without_outliers(few, None) is few
+
+
+def regret(kind: type[LongHorizonEnvironment], seed: int) -> float:
+    world = kind.draw(dim=3, horizon=6, n_arms=5, noise=0.3, sparsity=2, seed=seed)
+    agent = make_agent("anytime", dim=3, horizon=6)
+    return float(simulate(agent, world, n_rounds=400, seed=seed).regret[-1])
+
+
+class HeavierTails(HeavyTails):
+    """Errors of which a few are as large as all others together."""
+
+    def errors(self, first: int, last: int) -> Floats:
+        """Return the cubes of normal-sized errors."""
+        return np.asarray(self.noise * (super().errors(first, last) / self.noise) ** 3)
+
+
+@pytest.mark.slow
+def test_heavy_tails_cost_less_and_plain_worlds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = range(12)
+    heavy = [regret(HeavierTails, seed) for seed in seeds]
+    plain = [regret(LongHorizonEnvironment, seed) for seed in seeds]
+    monkeypatch.setattr("lhb_engine.agents.fit_past.without_outliers", lambda rows, known: rows)
+    assert np.mean(heavy) < 0.7 * np.mean([regret(HeavierTails, seed) for seed in seeds])
+    assert plain == [regret(LongHorizonEnvironment, seed) for seed in seeds]

@@ -12,6 +12,7 @@ from clients.cli.history import history
 from clients.cli.keys import audit, keys
 from clients.cli.operation import backup, migrate, restore, serve, settings, worker
 from clients.cli.output import CommandGroup
+from clients.cli.plan import plan
 from clients.cli.reproduce import reproduce
 from clients.cli.session import session, sessions
 from clients.cli.simulate import simulate
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "migrate": migrate,
     "backup": backup,
     "restore": restore,
+    "plan": plan,
     "simulate": simulate,
     "demo": demo,
     "sessions": sessions,

@@ -8,6 +8,7 @@ const NO_CONTROL = "Whether this beats what you had is not known: the session ha
 const NO_CONTROL_YET = "A session with a clock has no control group, so whether this beats what you had is not measured here."
 
 const LITTLE = 0.05 // of the gain
+const VERY_LONG = 100 // times the rows so far
 
 const signed = value => (value > 0 ? `+${number(value)}` : number(value))
 const between = (low, high) => `between ${signed(low)} and ${signed(high)}`
@@ -20,7 +21,7 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   if (lift?.lift) return overControl(lift, series, since)
   const waits = lift && session.holdout ? [`Over control: not known yet, for ${lift.reason}.`] : []
   const aside = waits.length ? waits : [session.clock ? NO_CONTROL_YET : NO_CONTROL]
-  if (estimate?.gain) return byModel(estimate.gain, `${one(unit)} over choosing by chance, for the choices of its latest rounds.`, [progress(series, unit), ...aside])
+  if (estimate?.gain) return byModel(estimate.gain, `${one(unit)} over choosing by chance, for the choices of its latest rounds.`, [untilKnown(estimate, series), progress(series, unit), ...aside])
   const sums = arms.items.filter(item => item.earned !== null)
   if (sums.length) return byCredit({ items: sums, since, estimate, series, unit }, aside)
   return said(null, ["What it earns is not known yet.", arms.reason ?? "", when({ session, series, epochs }), ...waits])
@@ -41,6 +42,13 @@ function overControl({ lift, rounds_to_go, agent, control }, series, since) {
 function byModel({ over_chance: gain, still_to_gain: left }, first, more) {
   return said(gain, [first, `By its model it is ${between(gain.low, gain.high)} with probability 95%, and ${left.high < LITTLE * gain.value ? "almost nothing is left to gain" : `the best choices would add ${number(left.value)} more`}.`, ...more],
     tone(gain.low, gain.high))
+}
+
+// Intervals shrink with the root of the rows.
+function untilKnown({ gain: { over_chance: { value, low } }, n_rows }, series) {
+  if (low > 0) return ""
+  const times = value > 0 ? ((value - low) / value) ** 2 : Infinity
+  return howLong(times < VERY_LONG ? n_rows * (times - 1) : null, series)
 }
 
 function howLong(rounds, { items, last_round }) {

@@ -22,7 +22,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with Client(address) as client:
             send_mails(client)
             client.create_session("nothing yet", dim=2, horizon=4)
+            play_faint(client)
         yield address
+
+
+def play_faint(client: Client) -> None:
+    """Noise of ten times what choices pay."""
+    session = client.create_session("faint", dim=2, horizon=1, refit="blocking", seed=1)
+    numbers = random.Random(4)
+    for _ in range(60):
+        decision = session.decide([[0.5, -0.5], [-0.5, 0.5]])
+        session.reward(numbers.gauss(0.5 if decision.arm else -0.5, 10), round=decision.round)
 
 
 def send_mails(client: Client) -> None:
@@ -104,3 +114,16 @@ def test_a_part_without_data_says_so_in_a_sentence(page: Page, url: str) -> None
     said = page.inner_text("main")
     for sentence in ("No decision yet.", "Nothing has been learned yet", "It has chosen nothing"):
         assert sentence in said
+
+
+def test_how_long_until_it_is_known_is_said_while_it_is_not(page: Page, url: str) -> None:
+    with Client(url) as client:
+        estimate = client.session("faint").estimate()
+        assert estimate["gain"]["over_chance"]["low"] < 0
+    page.goto(f"{url}/#/sessions/faint")
+    page.get_by_text("By its model it is between").wait_for()
+    said = page.inner_text("main")
+    assert "more measured rounds decide" in said or "not be known for a very long time" in said
+    page.goto(f"{url}/#/sessions/mail")
+    page.get_by_text("By its model it is between").wait_for()
+    assert "more measured rounds decide" not in page.inner_text("main")

@@ -1,0 +1,70 @@
+"""How many rounds it takes until choices are known to pay, before a session begins.
+
+Equation numbers are those of docs/model.md 16.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtr
+
+LIMITS, STEPS = 12.0, 4801  # of the integral over a standard normal number
+
+
+@dataclass(frozen=True)
+class LearningTime:
+    """What an agent earns of the possible gain, by the number of rounds that it has seen.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of what a reward varies by, whatever is chosen.
+    effect : float
+        What the best choices earn a round over chance, at once and later, in units of reward.
+    horizon, arms, dim : int
+        Lags, arms of a round and features of an arm.
+    """
+
+    noise: float
+    effect: float
+    horizon: int
+    arms: int
+    dim: int
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.effect < np.inf or not 0.0 <= self.noise < np.inf:
+            raise ValueError("effect must be above 0, and noise not below")
+        if min(self.horizon, self.dim) < 1 or self.arms < 2:
+            raise ValueError("horizon and dim must be at least 1, arms at least 2")
+
+    @cached_property
+    def unit(self) -> float:
+        """N of (16.1): the rounds after which 1 / sqrt(2) of the possible gain is earned."""
+        ratio = expected_maximum(self.arms) * self.noise / self.effect
+        return self.dim * self.horizon * ratio**2
+
+    def share(self, rounds: float) -> float:
+        """Return the share of the possible gain that choices earn after so many rounds."""
+        return float(np.sqrt(rounds / (rounds + self.unit))) if rounds > 0 else 0.0
+
+    def rounds(self, share: float) -> float:
+        """Return the rounds after which choices earn a share below 1."""
+        return self.unit / (1.0 / share**2 - 1.0)
+
+    def mean_share(self, rounds: float) -> float:
+        """Return the mean share over the first rounds, the integral of `share`."""
+        if rounds <= 0:
+            return 0.0
+        unit = self.unit
+        whole = np.sqrt(rounds * (rounds + unit))
+        if unit > 0.0:
+            whole -= unit * np.arcsinh(np.sqrt(rounds / unit))
+        return float(whole / rounds)
+
+
+def expected_maximum(n: int) -> float:
+    """Return the expected maximum of n standard normal numbers."""
+    at = np.linspace(-LIMITS, LIMITS, STEPS)
+    density = np.exp(-0.5 * at**2) / np.sqrt(2.0 * np.pi)
+    return float(np.trapezoid(n * at * density * ndtr(at) ** (n - 1), at))

@@ -1,6 +1,6 @@
 """The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -126,16 +126,15 @@ class Anytime(Agent):
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """Return the first window that is due after more than `n_rounds` rounds."""
-        memory = self.options.looks_back
-        return next(anytime_windows(self.horizon, memory, n_rounds, self.settings))
+        return next(anytime_windows(self.horizon, self._back, n_rounds, self.settings))
 
     def fit_now(self, n_rounds: int) -> FitWindow | None:
-        """Return the window of all rounds so far, or of the last `memory` of them."""
+        """Return the window of all rounds so far, or of the last ones that a fit looks back on."""
         if n_rounds < 1:
             return None
-        memory = self.options.looks_back
-        epoch = next(anytime_windows(self.horizon, memory, n_rounds - 1, self.settings)).epoch
-        first = max(1, n_rounds - (memory or n_rounds) + 1)
+        back = self._back
+        epoch = next(anytime_windows(self.horizon, back, n_rounds - 1, self.settings)).epoch
+        first = max(1, n_rounds - (back or n_rounds) + 1)
         return FitWindow(epoch, first, n_rounds, min(self.horizon, n_rounds), n_rounds)
 
     @property
@@ -195,9 +194,16 @@ class Anytime(Agent):
         return found
 
     @classmethod
-    def uses_all_rounds(cls, options: dict[str, Any]) -> bool:
-        """Return whether there is no `memory`."""
-        return options.get("memory") is None
+    def looks_back(cls, dim: int, horizon: int, options: Mapping[str, Any]) -> int | None:
+        """Return the option `memory`; without it the latest rounds, where sums cannot tell all."""
+        memory: int | None = options.get("memory")
+        if options.get("own"):
+            return min(memory or LATEST, LATEST)
+        return memory or (None if cls.fits_from_sums(dim, horizon) else LATEST)
+
+    @property
+    def _back(self) -> int | None:
+        return self.looks_back(self.dim, self.horizon, vars(self.options))
 
     @classmethod
     def most_stale(cls, options: dict[str, Any]) -> float | None:
@@ -207,9 +213,8 @@ class Anytime(Agent):
 
     @classmethod
     def fit_cost(cls, dim: int, horizon: int, options: dict[str, Any], n_rounds: int) -> FitCost:
-        """Return the cost of a whole fit of the posterior, of at most `memory` rounds."""
-        most = options.get("memory") or (LATEST if options.get("own") else n_rounds)
-        n_rounds = min(n_rounds, most)
+        """Return the cost of a whole fit of the posterior, of the rounds that it looks back on."""
+        n_rounds = min(n_rounds, cls.looks_back(dim, horizon, options) or n_rounds)
         return posterior_cost(dim, min(horizon, n_rounds), n_rounds)
 
     def fit(self, history: History) -> Estimate:
@@ -255,7 +260,7 @@ class Anytime(Agent):
     @property
     def keeps_sums(self) -> bool:
         """Whether its fits use all of the past, at so many unknowns that sums of it pay."""
-        return self.options.looks_back is None and self.fits_from_sums(self.dim, self.horizon)
+        return self._back is None
 
     @property
     def fitted_dim(self) -> int:

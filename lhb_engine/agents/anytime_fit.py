@@ -232,7 +232,9 @@ class AnytimeFit:
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
-        if old is None or self.options.memory is not None or not old.settled:
+        if old is None or not old.settled:
+            return False
+        if self.options.memory is not None or self.window.first > 1:
             return False
         if not old.stands_out:
             return False

@@ -9,7 +9,6 @@ from lhb_engine.agents.option_checks import check_among, check_flag, check_numbe
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 from lhb_engine.estimate import LagForm
 from lhb_engine.findings.finding import Finding
-from lhb_engine.history import LATEST
 
 MOST_STALE = 0.25
 PART = 0.02  # of a period: how closely a told season is found
@@ -33,7 +32,8 @@ class AnytimeOptions(Options):
     memory: int | None = option(
         None,
         "Number of the session's last rounds that a fit uses, all trajectories together; "
-        "null: all rounds. For environments that change.",
+        "null: all rounds, or the last 32 768 where dim times horizon is over 1000. For "
+        "environments that change.",
         changeable=True,
     )
     most_stale: float = option(
@@ -89,11 +89,6 @@ class AnytimeOptions(Options):
         "dim times horizon to be at most 600).",
         changeable=True,
     )
-
-    @property
-    def looks_back(self) -> int | None:
-        """How many of the session's last rounds a fit uses; None: all."""
-        return min(self.memory or LATEST, LATEST) if self.own else self.memory
 
     @property
     def told(self) -> Covariates:

@@ -4,7 +4,7 @@
 agent keeps no decisions: a late reward finds the data of its own round in the history.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -140,14 +140,9 @@ class Agent:
         self.theta: Floats | None = None
         self.prediction: Predictor | None = None  # of the installed estimate, to check it by
 
-    @classmethod
-    def fits_from_sums(cls, dim: int, horizon: int) -> bool:
-        """Return whether fits of so large a problem can go on from sums of the past."""
-        return False
-
     @property
     def keeps_sums(self) -> bool:
-        """Whether its fits do go on from sums of the past, with its options."""
+        """Whether its fits go on from sums of the past."""
         return False
 
     @property
@@ -303,9 +298,12 @@ class Agent:
         return None
 
     @classmethod
-    def uses_all_rounds(cls, options: dict[str, Any]) -> bool:
-        """Return whether coming fits use rounds however old, and not those of their windows."""
-        return False
+    def looks_back(cls, dim: int, horizon: int, options: Mapping[str, Any]) -> int | None:
+        """Return how many of the session's last rounds coming fits use; None: all.
+
+        0: those of the windows of its epochs.
+        """
+        return 0
 
     @classmethod
     def most_stale(cls, options: dict[str, Any]) -> float | None:

@@ -1,8 +1,8 @@
 """Retention: which old rounds of a session no coming fit needs, so that their rows may go.
 
-A fit of `anytime` goes on from sums, and reads the rows after them; with the option `memory`, and
-by another algorithm, a fit reads the rounds of its window, and no sums. What a session gives up is
-one position, `dropped_to`: rounds up to it take no rewards any more. The rows of a round go when
+A fit of `anytime` goes on from sums, and reads the rows after them. Where it looks back on the last
+rounds alone, and by another algorithm, a fit reads the rounds of its window, and no sums. What a
+session gives up is one position, `dropped_to`: rounds up to it take no rewards any more. The rows of a round go when
 that holds, too, for the round `n_before` rounds later in its trajectory, so that every later row
 finds its lags and those of its pair, and the rows of its level.
 """
@@ -16,7 +16,7 @@ from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.session.records import SessionRow, TrajectoryRow
-from service.session.rules import keeps_everything, needs_sums
+from service.session.rules import keeps_everything, looks_back
 from service.session.schedule_records import DueFit, Watermark
 from service.storage.reader import FOR_EVER, Reader
 
@@ -68,7 +68,7 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     if keeps_everything(session) or is_busy(session) or session.archived_at is not None:
         return None
     place = None
-    if needs_sums(session):
+    if looks_back(session) is None:
         place = reader.sums_place(session.key)
         if place is None or place.estimate != session.estimate:
             return None
@@ -117,14 +117,14 @@ def _before_windows(reader: Reader, session: SessionRow) -> int:
 
     Where somebody is erased, the last fit of an epoch is made again.
     """
-    schedule, memory, last = session.schedule, session.options.get("memory"), None
+    schedule, back, last = session.schedule, looks_back(session), None
     windows = [due.window for due in (schedule.current, *schedule.waiting) if due is not None]
     windows += [one.window for one in schedule.open]
-    if memory is None:
+    if not back:
         last = reader.installed(session)
     if last is not None:
         windows.append(DueFit.from_json({**last.inputs, "retry_at": None}).window)
-    first = session.n_rounds - int(memory or 0) + 1
+    first = session.n_rounds - (back or 0) + 1
     return min([first, *(window.first for window in windows)]) - 1
 
 
@@ -143,7 +143,7 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
     key, lift, known = session.key, _in_lift(reader, session), FOR_EVER
     if found.dropped_to > lift.decided:
         return False
-    if not needs_sums(session):
+    if looks_back(session) is not None:
         if found.dropped_to > _before_windows(reader, session):
             return False
     else:

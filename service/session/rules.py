@@ -41,30 +41,27 @@ def keeps_everything(session: SessionRow) -> bool:
     return session.keep_rounds is None and session.keep_days is None
 
 
-def needs_sums(session: SessionRow) -> bool:
-    """Return whether fits use all rounds: those of a session that drops rows then need sums.
+def looks_back(session: SessionRow) -> int | None:
+    """Return how many of the session's last rounds coming fits use; None: all.
 
-    Elsewhere rounds before the windows of coming fits teach nothing any more.
+    Those of a session that drops rows then need sums. Elsewhere rounds before the windows of coming
+    fits teach nothing any more.
     """
-    return ALGORITHMS[session.algorithm].uses_all_rounds(session.options)
+    kind = ALGORITHMS[session.algorithm]
+    return kind.looks_back(session.dim, session.horizon, session.options)
 
 
 def has_only_sums(session: SessionRow) -> bool:
     """Return whether the session has dropped rows of which its fits need the sums."""
-    return session.dropped_to > 0 and needs_sums(session)
+    return session.dropped_to > 0 and looks_back(session) is None
 
 
 KEEP = ("keep_rounds", "keep_days")
 RETENTION = Feature("`keep_rounds`, `keep_days`", KEEP, lambda s, _: drops_rows(s))
 ALL_ROUNDS = Feature(
-    "`keep_rounds`, `keep_days` of `anytime` without `memory`",
+    "`keep_rounds`, `keep_days` of `anytime` whose fits use all rounds",
     (*KEEP, "options.memory"),
-    lambda s, _: drops_rows(s) and needs_sums(s),
-)
-FROM_ROWS = Feature(
-    "`dim` times `horizon` over 1000",
-    ("dim", "horizon"),
-    lambda s, kind: not kind.fits_from_sums(s.dim, s.horizon),
+    lambda s, _: drops_rows(s) and looks_back(s) is None,
 )
 CLOCK = Feature("`clock`", ("clock",), lambda s, _: s.clock is not None)
 SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mode == "sum")
@@ -115,8 +112,6 @@ RULES = (
     Rule(HOLDOUT, CLOCK, TOTALS),
     Rule(SHADOW, CLOCK, TOTALS),
     Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
-    Rule(ALL_ROUNDS, FROM_ROWS, FROM_ALL),
-    Rule(ALL_ROUNDS, OWN, "its fits are from the rows of the last 32 768 rounds"),
     Rule(OWN, CLOCK, "totals of everybody tell no responses apart, nor is one worked out by slots"),
     Rule(ALL_ROUNDS, SUM, FROM_ALL),
     Rule(ALL_ROUNDS, DEFAULT, FROM_ALL),
@@ -140,7 +135,7 @@ def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
 
 def check_memory(session: SessionRow, changed: SessionRow) -> None:
     """Raise a 422 bad_option, naming ``options.memory``, if fits would need dropped rows."""
-    before, after = (one.options.get("memory") for one in (session, changed))
+    before, after = looks_back(session), looks_back(changed)
     if not session.dropped_to or before == after:
         return
     what = None

@@ -14,7 +14,7 @@ from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import Finding
-from lhb_engine.history import FitWindow, Measurements
+from lhb_engine.history import LATEST, FitWindow, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
@@ -141,6 +141,26 @@ def test_the_schedule_grows_and_a_memory_bounds_its_steps():
         expected = next(w for w in short if w.due > after)
         assert next(anytime_windows(100, 50, after)) == expected
     assert next(anytime_windows(100, 8, 10**9)).due - 10**9 in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("dim", "horizon", "options", "n"),
+    [
+        (20, 50, {}, 10**6),
+        (20, 51, {}, LATEST),
+        (20, 51, {"memory": 2 * LATEST}, 2 * LATEST),
+        (2, 5, {"own": True}, LATEST),
+        (2, 5, {"own": True, "memory": 2 * LATEST}, LATEST),
+        (2, 5, {"own": True, "memory": 100}, 100),
+    ],
+)
+def test_fits_look_back_on_the_latest_rounds_where_sums_cannot_tell_all(dim, horizon, options, n):
+    agent = make_agent("anytime", dim=dim, horizon=horizon, **options)
+    window = agent.fit_now(10**6)
+    assert window.last - window.first + 1 == n
+    due = agent.next_fit(10**6)
+    assert due.last - due.first + 1 == (n if n < 10**6 else due.due)
+    assert agent.keeps_sums == (n == 10**6)
 
 
 def test_another_process_gives_the_same_bits():

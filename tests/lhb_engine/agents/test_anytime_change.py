@@ -114,8 +114,9 @@ def test_between_two_fits_a_direction_is_only_checked(monkeypatch):
     assert agent.fit(history(n=350)).status == "ok"  # 1.4 times as many rounds
 
 
-def test_a_memory_is_looked_back_on_at_every_fit():
-    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, memory=200)
+@pytest.mark.parametrize("memory", [200, None])
+def test_a_window_that_moves_is_looked_back_on_at_every_fit(memory):
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, memory=memory)
     agent.install(agent.fit(history(n=250).over(FitWindow(1, 51, 250, HORIZON, 250))))
     assert agent.fit(history(n=290).over(FitWindow(2, 91, 290, HORIZON, 290))).status == "ok"
 

@@ -1,4 +1,4 @@
-"""A session with the option `memory` drops rounds that no fit uses any more."""
+"""A session whose fits look back on its last rounds drops those that no fit uses any more."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lhb_engine.posterior import fit_data
 from service.commands.change_session import ChangeSession
 from service.commands.drop_rounds import GiveUpRounds
 from service.commands.erase_trajectory import erase_trajectory
@@ -17,6 +18,7 @@ from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import (  # noqa: F401
     DIM,
+    HORIZON,
     Twins,
     refused,
     small_limits,
@@ -24,21 +26,30 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 pytestmark = pytest.mark.slow
-MEMORY, NAMES = 90, ("", "a", "b")
+MEMORY, LATEST, NAMES = 90, 64, ("", "a", "b")
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "levels": {"options": {"memory": MEMORY, "levels": True}},
     "sum": {"reward_mode": "sum"},
     "default": {"default_reward": 0.25},
+    "own": {"options": {"own": True}},
+    "large": {"options": {}},
 }
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_fits_are_those_of_a_session_that_keeps_all(
-    harness: ServiceHarness, settings: dict[str, Any], database_url: str, tmp_path: Path
+    harness: ServiceHarness,
+    settings: dict[str, Any],
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also after corrections, void decisions, an erased trajectory and a move."""
+    if settings == SETTINGS["large"]:
+        monkeypatch.setattr(fit_data, "MOST_UNKNOWNS", DIM * HORIZON - 1)
+    memory = MEMORY if "memory" in settings.get("options", {"memory": MEMORY}) else LATEST
     body = {"options": {"memory": MEMORY}, "reward_wait_seconds": 8.0, **settings}
     twins = Twins(harness, database_url, {"keep_days": 1 / 24}, **body)
     n_drops = 0
@@ -48,7 +59,7 @@ def test_fits_are_those_of_a_session_that_keeps_all(
         n_drops += twins.drop(1)
     assert n_drops >= 2
     kept, dropped = twins.session(0), twins.session(1)
-    assert 250 - MEMORY - 30 <= dropped.dropped_to <= 250 - MEMORY
+    assert 250 - memory - 30 <= dropped.dropped_to <= 250 - memory
     assert dropped.dropped_to - dropped.n_dropped_rounds <= n_before(dropped) * len(NAMES)
     assert twins.n_rows(0)["decisions"] - twins.n_rows(1)["decisions"] == dropped.n_dropped_rounds
     assert kept.n_complete == dropped.n_complete

@@ -2,9 +2,9 @@
 
 A fit of `anytime` goes on from sums, and reads the rows after them. Where it looks back on the last
 rounds alone, and by another algorithm, a fit reads the rounds of its window, and no sums. What a
-session gives up is one position, `dropped_to`: rounds up to it take no rewards any more. The rows of a round go when
-that holds, too, for the round `n_before` rounds later in its trajectory, so that every later row
-finds its lags and those of its pair, and the rows of its level.
+session gives up is one position, `dropped_to`: rounds up to it take no rewards any more. The rows
+of a round go when that holds, too, for the round `n_before` rounds later in its trajectory, so that
+every later row finds its lags and those of its pair, and the rows of its level.
 """
 
 from collections.abc import Callable

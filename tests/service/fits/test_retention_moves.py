@@ -193,7 +193,6 @@ def test_what_needs_dropped_rows_fails_for_good(harness: ServiceHarness, databas
     [
         ({"reward_mode": "sum"}, "sum"),
         ({"default_reward": 0.0}, "default_reward"),
-        ({"horizon": 1000}, "dim times horizon over 1000"),
     ],
 )
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

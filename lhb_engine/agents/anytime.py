@@ -147,20 +147,28 @@ class Anytime(Agent):
 
         The past is its last rounds: those whose lags go further back say nothing.
         """
-        found = self.response(past)
-        return self.responding(found[0]) if found and found[0] is not self.theta else self
+        own, found = self._evidence(past)
+        if own is None or found is None or self.theta is None:
+            return self
+        return self.responding(self.theta + own.deltas(found)[0])
 
     def response(self, past: Trajectory | None) -> tuple[Floats, Floats] | None:
         """Return the trajectory's own theta and its errors; without rewards everybody's."""
+        own, found = self._evidence(past)
+        if own is None or self.theta is None:
+            return None
+        if found is None:
+            return self.theta, np.sqrt(np.diag(own.covariance))
+        return self.theta + own.deltas(found)[0], own.errors(found)[0]
+
+    def _evidence(self, past: Trajectory | None) -> tuple[Responses | None, Evidence | None]:
+        """Return how responses differ, and what the rows of a trajectory's past know of its own."""
         known = self.prediction
         own = None if known is None else Responses.of(known.own)
-        if known is None or own is None or self.theta is None:
-            return None
+        if known is None or own is None:
+            return None, None
         rows = self._rows_of(past)
-        if rows is None:
-            return self.theta, np.sqrt(np.diag(own.covariance))
-        found = Evidence.of(rows, known, self.dim)
-        return self.theta + own.deltas(found)[0], own.errors(found)[0]
+        return own, None if rows is None else Evidence.of(rows, known, self.dim)
 
     def level(self, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
         """Return the mean and the error of the level that (7.25) has, given the last stretch."""

@@ -1,17 +1,20 @@
 """Trajectories with responses of their own: what decides is theirs, in both databases."""
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from lhb_engine.agents import make_agent
+from lhb_engine.posterior.prediction_check import Predictor
 from service.api.trajectories import _one
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
 from service.rounds import own_responses
-from service.session.records import TrajectoryRow
+from service.session.records import SessionRow, TrajectoryRow
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
@@ -129,6 +132,19 @@ def test_one_row_decides_until_something_is_new(
     world.decide("a")
     assert read == ["a"] * 3
     assert world.differences() == []
+
+
+def test_where_all_are_alike_no_round_is_read() -> None:
+    """A session whose users do not differ pays nothing for the option."""
+    agent, theta = make_agent("anytime", dim=DIM, horizon=2, own=True), np.ones(DIM)
+    alike = {"covariance": [[0.0, 0.0], [0.0, 0.0]], "noise": 0.1}
+    agent.theta, agent.prediction = theta, Predictor(theta, theta, 0.0, 0.1, 9, True, own=alike)
+    row, session = (
+        TrajectoryRow("t", "s", "a", 1, 1, 1),
+        cast("SessionRow", SimpleNamespace(estimate=3)),
+    )
+    found = own_responses.own_agent(lambda: pytest.fail("read"), session, agent, row, 0.0)
+    assert found == (agent, None)
 
 
 def test_who_is_erased_begins_as_everybody(harness: ServiceHarness, database_url: str) -> None:

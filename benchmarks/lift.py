@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.switchback import BLOCK_WORLDS, BlockWorld
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, lift
+from lhb_engine.evaluation.lift import GroupSums, lift, of_past
 from lhb_engine.history import Floats
 
 DAYS, CONTROL = 60, 0.3
 LEAST_ROUNDS = 0.3  # a day, of users whose activity differs
+NOISE = 1.0  # variance of a round's noise, on the first day
 FIXED = 1.959964  # normal quantile of a fixed sample's 95% interval
 
 
@@ -43,6 +45,8 @@ class LiftWorld:
         inf is one round a day each.
     control : float
         Share of users in control.
+    before : int
+        Days before the trial, on which users were there as often: their own past.
     """
 
     name: str
@@ -53,9 +57,18 @@ class LiftWorld:
     growth: float = 1.0
     activity: float = np.inf
     control: float = CONTROL
+    before: int = 0
+
+    def experiment(self, n_users: int, seed: int) -> tuple[float, ...]:
+        """Return whether all, the last, and all fixed-sample intervals hold; how wide it is; why.
+
+        The last two are the share of the width that the past took away, and what it would be by
+        CUPED's formula, 1 - sqrt(1 - rho^2), if the level's and the noise's variances were known.
+        """
+        return _experiment(self, n_users, seed)
 
 
-WORLDS = (
+WORLDS: tuple[LiftWorld | BlockWorld, ...] = (
     LiftWorld("no effect"),
     LiftWorld("an effect", effect=0.1),
     LiftWorld("users alike", level=0.0),
@@ -65,11 +78,17 @@ WORLDS = (
     LiftWorld("few heavy users, control 5%", activity=1.5, control=0.05),
     LiftWorld("few heavy users, control 10%", activity=1.5, control=0.1),
     LiftWorld("few heavy users, control 30%", activity=1.5),
+    LiftWorld("a past of 30 days", level=1.0, before=30),
+    LiftWorld("a past of 3 days", level=1.0, before=3),
+    LiftWorld("few heavy users with a past, control 5%", activity=1.5, control=0.05, before=30),
+    LiftWorld("few heavy users with a past, control 10%", activity=1.5, control=0.1, before=30),
+    LiftWorld("few heavy users with a past, control 30%", activity=1.5, before=30),
+    *BLOCK_WORLDS,
 )
 
 
 def run(
-    worlds: Iterable[LiftWorld],
+    worlds: Iterable[LiftWorld | BlockWorld],
     n_experiments: int,
     n_users: int,
     first_seed: int,
@@ -78,10 +97,8 @@ def run(
     """Measure these worlds: coverage at all looks, and the width of the last interval."""
     rows = []
     for world in worlds:
-        found = np.array(
-            [_experiment(world, n_users, first_seed + i) for i in range(n_experiments)]
-        )
-        always, at_end, fixed, ratio, adjusted = found.T
+        found = np.array([world.experiment(n_users, first_seed + i) for i in range(n_experiments)])
+        always, at_end, fixed, ratio, adjusted, narrowed, formula = found.T
         given = ~np.isnan(ratio)
         row = {
             "world": world.name,
@@ -92,6 +109,8 @@ def run(
             "given": float(given.mean()),
             "width_ratio": float(np.median(ratio[given])) if given.any() else np.nan,
             "variance_taken": float(np.median(adjusted[given])) if given.any() else np.nan,
+            "narrowed_by_past": float(np.median(narrowed[given])) if given.any() else np.nan,
+            "formula": float(np.median(formula[given])) if given.any() else np.nan,
         }
         rows.append(row)
         progress(line(row))
@@ -100,7 +119,8 @@ def run(
 
 HEADER = (
     "| world | covers at every look | at the end | fixed sample, every look | given "
-    "| width over fixed | variance taken |\n|-|-|-|-|-|-|-|"
+    "| width over fixed | variance taken | narrowed by the past | CUPED's formula |\n"
+    "|-|-|-|-|-|-|-|-|-|"
 )
 
 
@@ -109,12 +129,12 @@ def line(row: dict[str, Any]) -> str:
     return (
         f"| {row['world']} | {row['covered']:.3f} ± {row['covered_error']:.3f} "
         f"| {row['covered_at_end']:.3f} | {row['fixed_covered']:.3f} | {row['given']:.2f} "
-        f"| {row['width_ratio']:.2f} | {row['variance_taken']:.2f} |"
+        f"| {row['width_ratio']:.2f} | {row['variance_taken']:.2f} "
+        f"| {row['narrowed_by_past']:.2f} | {row['formula']:.2f} |"
     )
 
 
 def _experiment(world: LiftWorld, n_users: int, seed: int) -> tuple[float, ...]:
-    """Return whether all, the last, and all fixed-sample intervals hold; width; variance taken."""
     rng = np.random.default_rng([21, seed])
     day = np.arange(DAYS)
     arrives = rng.integers(DAYS // 2, size=n_users)
@@ -127,19 +147,25 @@ def _experiment(world: LiftWorld, n_users: int, seed: int) -> tuple[float, ...]:
     size = world.growth ** (day / (DAYS - 1))
     noise = rng.standard_normal if np.isinf(world.tail) else _student(rng, world.tail)
     rewards = 1.0 + common + predicted + size * noise((n_users, DAYS))
-    rewards += world.level * rng.standard_normal((n_users, 1))
-    rewards[~in_control] += effect
+    own = world.level * rng.standard_normal((n_users, 1))  # each user's level
     times = present.astype(np.float64)  # how often each user is there
     if np.isfinite(world.activity):
         rate = LEAST_ROUNDS * (1.0 + rng.pareto(world.activity, n_users))[:, None]
-        rewards += world.level * np.log(rate / LEAST_ROUNDS)
+        own += world.level * np.log(rate / LEAST_ROUNDS)
         times *= rng.poisson(rate, present.shape)
+    rewards += own
+    past = np.full(n_users, float(world.before))
+    if np.isfinite(world.activity):
+        past = rng.poisson(world.before * rate[:, 0]).astype(np.float64)
+    earned = past * (1.0 + own[:, 0]) + np.sqrt(past * NOISE) * rng.standard_normal(n_users)
+    rewards[~in_control] += effect
     n = times.cumsum(axis=1)
     totals = [(times * x).cumsum(axis=1) for x in (rewards, predicted)]
+    totals += [n * each[:, None] for each in of_past(past, earned)]
     planned = float(n[:, -1].sum())
     truth = (times.sum(axis=0) * effect).cumsum() / np.maximum(times.sum(axis=0).cumsum(), 1.0)
     always = fixed = last = True
-    ratio = adjusted = np.nan
+    ratio = adjusted = narrowed = np.nan
     for t in day:
         agent, control = (
             GroupSums.of(n[g, t], *(total[g, t] for total in totals))
@@ -147,15 +173,27 @@ def _experiment(world: LiftWorld, n_users: int, seed: int) -> tuple[float, ...]:
         )
         found = lift(agent, control, planned)
         if isinstance(found, Refusal):
-            ratio = adjusted = np.nan
+            ratio = adjusted = narrowed = np.nan
             continue
         off = abs(found.difference - truth[t])
         last = bool(found.low <= truth[t] <= found.high)
         always &= last
         fixed &= bool(off <= FIXED * found.standard_error)
         ratio = (found.high - found.low) / (2 * FIXED * found.standard_error)
-        adjusted = found.adjusted
-    return float(always), float(last), float(fixed), ratio, adjusted
+        adjusted, narrowed = found.adjusted, found.narrowed_by_past
+    formula = _by_formula(n[:, -1], past, float(own.var()))
+    return float(always), float(last), float(fixed), ratio, adjusted, narrowed, formula
+
+
+def _by_formula(n: Floats, past: Floats, level: float) -> float:
+    """Return the share of the width that the past takes away, of users with `n` rounds.
+
+    `level` is the variance of their levels. For users alike it is 1 - sqrt(1 - rho^2).
+    """
+    if level == 0.0:
+        return 0.0
+    left = n**2 * level * NOISE / (NOISE + past * level) + n * NOISE
+    return float(1.0 - np.sqrt(left.sum() / (n**2 * level + n * NOISE).sum()))
 
 
 def _student(rng: np.random.Generator, tail: float) -> Callable[[tuple[int, int]], Floats]:

@@ -147,6 +147,8 @@ def _compared(
     if effect is not None and gain is not None:
         n = lift["rounds_to_go"]
         shown = "no number of rounds" if n is None else f"about {n:.0f} more rounds"
+        if lift["days_to_go"] is not None:
+            shown = f"{shown} ({lift['days_to_go']:.0f} days)"
         yield f"{shown} would show a difference of {effect:g}"
     if shadow["n_rounds"]:
         yield f"  shadow: agrees in {shadow['agreement']:.1%} of {shadow['n_rounds']} rounds"

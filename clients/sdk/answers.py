@@ -331,7 +331,8 @@ class ComparedAnswer(TypedDict):
 
     The intervals hold at every look together, with probability `level`. `ratio` is null where
     control may earn nothing. `variance_taken` is the share of the variance that the model's
-    prediction took away.
+    prediction and units' own past took away, `narrowed_by_past` the share of the interval's width
+    that the past took away.
     """
 
     difference: float
@@ -343,6 +344,7 @@ class ComparedAnswer(TypedDict):
     standard_error: float
     level: float
     variance_taken: float
+    narrowed_by_past: float
 
 
 class LiftPoint(TypedDict):
@@ -360,6 +362,7 @@ class LiftAnswer(TypedDict):
 
     `verdict` says lift in a sentence. `groups_differ` says that the groups' sizes are hardly ever
     drawn with the holdout's share: then something other than the draw decides who is measured.
+    `days_to_go` is how long `rounds_to_go` take at the pace of late.
     """
 
     agent: GroupAnswer
@@ -369,6 +372,7 @@ class LiftAnswer(TypedDict):
     groups_differ: str | None
     reason: str | None
     rounds_to_go: float | None
+    days_to_go: float | None
     planned_rounds: int
     n_left_out: int
     n_behind: int

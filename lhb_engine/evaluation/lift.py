@@ -27,6 +27,9 @@ TOLERANCE = 1e-12  # of the log of M
 MIN_TRAJECTORIES = 30  # of a group, below which its variance is not known
 LEAST_EVEN = 10  # of a group, where few carry the rounds: its interval would be too narrow
 LARGEST = sys.float_info.max
+PAST = 2  # covariates of a trajectory's own past
+OWN_ROUNDS = 4.0  # of a trajectory's past, with as much weight as the mean of all
+ALIKE = 1e-10  # relative size of what tells covariates apart, below which nothing does
 LACKS = 1.5  # power of (13.5): above 1, for units with more rounds often differ more a round, too
 POWER = 0.8415998  # normal quantile of 80%
 
@@ -68,10 +71,10 @@ def always_valid_quantile(share: Floats, level: float = 0.95) -> Floats:
 class GroupSums:
     """Sums over a group's trajectories. Sums of disjoint sets of trajectories add up.
 
-    `totals` (3,) are measured rounds, rewards, and predicted rewards: the covariate that takes
-    variance away, which must not depend on the group. `products` (3, 3) add the products of
-    trajectories' totals. Numbers are floats, or fractions. Of fractions, residuals are exact until
-    they are rounded.
+    `totals` (2 + k,) are measured rounds, rewards, and k covariates, which take variance away and
+    must not depend on the group: what a model predicts, and what a trajectory's own past says (two,
+    the last ones; see `of_past`). `products` add the products of trajectories' totals. Numbers are
+    floats, or fractions. Of fractions, residuals are exact until they are rounded.
     """
 
     n_trajectories: int
@@ -79,10 +82,9 @@ class GroupSums:
     products: Floats
 
     @classmethod
-    def of(cls, rounds: Floats, rewards: Floats, predicted: Floats | None = None) -> "GroupSums":
-        """Make the sums of trajectories with these totals, (n,) each; no prediction is zeros."""
-        covariate = np.zeros(len(rounds)) if predicted is None else predicted
-        rows = np.stack([rounds, rewards, covariate], axis=1).astype(np.float64)
+    def of(cls, rounds: Floats, rewards: Floats, *covariates: Floats) -> "GroupSums":
+        """Make the sums of trajectories with these totals, (n,) each."""
+        rows = np.stack([rounds, rewards, *covariates], axis=1).astype(np.float64)
         measured = rows[rows[:, 0] > 0]
         return cls(len(measured), measured.sum(axis=0), measured.T @ measured)
 
@@ -92,13 +94,13 @@ class GroupSums:
         return float(self.totals[0])
 
     def means(self) -> Floats:
-        """Return the mean reward and the mean prediction a round, (2,)."""
+        """Return the mean reward, and the mean of each covariate, a round: (1 + k,)."""
         return _floats(self.totals[1:] / self.totals[0])
 
     def residuals(self) -> Floats:
-        """Return the products of totals less mean times rounds, (2, 2), by docs/model.md (13.1)."""
+        """Return the products of totals less mean times rounds, by docs/model.md (13.1)."""
         means = self.totals[1:] / self.totals[0]
-        change = np.column_stack([-means, np.eye(2, dtype=np.int64)])
+        change = np.column_stack([-means, np.eye(len(means), dtype=np.int64)])
         spread = _floats(change @ self.products @ change.T)
         return np.asarray(spread * self.n_trajectories / (self.n_trajectories - 1.0))
 
@@ -129,21 +131,24 @@ class Lift:
     ratio_low: float | None
     ratio_high: float | None
     standard_error: float  # of the difference
-    adjusted: float  # share of the variance that the prediction took away, 0 to 1
+    adjusted: float  # share of the variance that the covariates took away, 0 to 1
+    # share of the interval's width that the trajectories' own past took away, beside the prediction
+    narrowed_by_past: float
     share: float  # measured rounds over planned rounds
     level: float
 
-    def rounds_to_go(self, effect: float, rounds: float) -> float:
+    def rounds_to_go(self, effect: float, rounds: float, power: float = 0.5) -> float:
         """Return how many more rounds show a difference of this size, in 80 of 100 experiments.
 
-        `effect` is in rewards a round; `rounds` are measured so far.
+        `effect` is in rewards a round; `rounds` are measured so far. The standard error falls with
+        this `power` of the rounds: 0.5 where new trajectories come, less where the same ones stay.
         """
         effect = abs(effect)
         if effect == 0.0:
             return inf
         grid = np.geomspace(1.0, 1e8, 2000)
         z = always_valid_quantile(self.share * grid, self.level)
-        shown = np.flatnonzero((z + POWER) * self.standard_error / np.sqrt(grid) <= effect)
+        shown = np.flatnonzero((z + POWER) * self.standard_error / grid**power <= effect)
         return inf if not len(shown) else float(rounds * (grid[shown[0]] - 1.0))
 
 
@@ -170,13 +175,12 @@ def lift(
     scaled = spread / n[:, None, None] ** 2  # (2, 2, 2): by group, reward and prediction
     scaled *= _lacks(agent, control)[:, None, None]
     both = scaled.sum(axis=0)
-    slope = both[0, 1] / both[1, 1] if both[1, 1] > 0.0 else 0.0
-    change = np.array([1.0, -slope])
-    # (2,): of each group's adjusted mean; rounding may leave less than nothing of it
-    variance = np.maximum(change @ scaled @ change, 0.0)
+    slopes = _slopes(both)
+    variance = _variance(scaled, slopes)  # (2,): of each group's adjusted mean
+    unaware = float(_variance(scaled, _slopes(both, PAST)).sum())
     means = np.stack([agent.means(), control.means()])
-    middle = float(agent.totals[2] + control.totals[2]) / n.sum()
-    adjusted = means[:, 0] - slope * (means[:, 1] - middle)
+    middle = _floats(agent.totals[2:] + control.totals[2:]) / n.sum()
+    adjusted = means[:, 0] - (means[:, 1:] - middle) @ slopes
     share = float(n.sum() / planned_rounds)
     z = float(always_valid_quantile(np.array([share]), level)[0])
     error = sqrt(float(variance.sum()))
@@ -193,9 +197,37 @@ def lift(
         ratio_high=high,
         standard_error=error,
         adjusted=float(1.0 - variance.sum() / both[0, 0]) if both[0, 0] > 0.0 else 0.0,
+        narrowed_by_past=max(0.0, 1.0 - error / sqrt(unaware)) if unaware > 0.0 else 0.0,
         share=share,
         level=level,
     )
+
+
+def of_past(rounds: Floats, rewards: Floats) -> Floats:
+    """Return the two covariates a round of trajectories with these totals before the trial, (2, n).
+
+    They span the best prediction of a trajectory's mean from its own past, whatever the mean of
+    all: docs/model.md (13.7). Without a past both are 0: what is predicted is the mean.
+    """
+    return np.stack([rounds, rewards]) / (np.asarray(rounds) + OWN_ROUNDS)
+
+
+def _slopes(both: Floats, n_left_out: int = 0) -> Floats:
+    """Return the slope of the reward on each covariate, (k,), 0 on the last ones if left out."""
+    slopes = np.zeros(len(both) - 1)
+    size = np.sqrt(np.maximum(np.diagonal(both)[1:], 0.0))  # rounding may leave less than nothing
+    used = np.flatnonzero(size[: max(len(size) - n_left_out, 0)] > 0.0)
+    scale, place = size[used], used + 1
+    alike = both[np.ix_(place, place)] / np.outer(scale, scale)
+    slopes[used] = np.linalg.lstsq(alike, both[place, 0] / scale, rcond=ALIKE)[0] / scale
+    return slopes
+
+
+def _variance(scaled: Floats, slopes: Floats) -> Floats:
+    """Return the variance of each group's adjusted mean, (2,)."""
+    change = np.append(1.0, -slopes)
+    # rounding may leave less than nothing of it
+    return np.asarray(np.maximum(change @ scaled @ change, 0.0))
 
 
 def _even_units(agent: GroupSums, control: GroupSums) -> float:

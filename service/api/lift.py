@@ -23,6 +23,7 @@ from service.session.records import LiftSumsRow, SessionRow
 from service.storage.reader import Reader
 
 router = Routes(SESSION, tags=["estimates"])
+FLAT = 0.1  # power of the rounds with which the standard error falls, below which it hardly does
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
 
@@ -41,26 +42,32 @@ def get_lift(
 ) -> dict[str, Any]:
     """Compare the mean reward a round of the agent's trajectories with that of control.
 
-    Trajectories are the units, of the default trajectory blocks of rounds. The interval may be
+    Trajectories are the units, of the default trajectory blocks of rounds, and blocks of slots
+    where totals are of all. The interval may be
     looked at whenever one likes: it holds the truth at all looks together with probability 0.95.
-    `rounds_to_go` is how many more measured rounds show an `effect` in 80 of 100 cases.
+    `rounds_to_go` is how many more measured rounds show an `effect` in 80 of 100 cases, if the
+    standard error falls as of late; null where that is never.
     """
     row = sums_so_far(reader, session)
     sums, trial = LiftSums.loads(row.sums), session.trial
     outcome = sums.lift(trial, adjusts=adjust)
-    compared, reason, to_go = None, None, inf
+    compared, reason, to_go, power = None, None, inf, sums.narrowing(trial)
     if isinstance(outcome, Refusal):
         reason = NO_HOLDOUT if not trial.share else str(outcome)
     else:
         compared = {**members_of(ComparedAnswer, outcome), "variance_taken": outcome.adjusted}
-        to_go = inf if effect is None else outcome.rounds_to_go(effect, sums.rounds)
+        to_go = inf if effect is None else outcome.rounds_to_go(effect, sums.rounds, power)
+    a_day = sums.rounds_a_day()
     return {
         **{name: _group(sums.groups[name]) for name in GROUPS},
         "lift": compared,
-        "verdict": f"Not known yet: {reason}." if isinstance(outcome, Refusal) else _said(outcome),
+        "verdict": f"Not known yet: {reason}."
+        if isinstance(outcome, Refusal)
+        else _said(outcome, power),
         "groups_differ": _differ(sums, trial.share),
         "reason": reason,
         "rounds_to_go": to_go if isfinite(to_go) else None,
+        "days_to_go": to_go / a_day if a_day and isfinite(to_go) else None,
         "planned_rounds": trial.planned_rounds,
         "n_left_out": sums.n_left_out,
         "n_behind": _behind(session, row),
@@ -91,13 +98,17 @@ def get_shadow(reader: Reader, session: SessionRow) -> dict[str, Any]:
     }
 
 
-def _said(lift: Lift) -> str:
-    """Return the verdict of a lift."""
-    verdict = "It is not decided whether the agent earns more than control"
+def _said(lift: Lift, power: float) -> str:
+    """Return the verdict of a lift whose standard error falls with this power of the rounds."""
+    verdict, more = "It is not decided whether the agent earns more than control", ""
     if lift.low > 0.0 or lift.high < 0.0:
         verdict = f"The agent earns {'more' if lift.low > 0.0 else 'less'} than control"
+    elif power < FLAT:
+        more = " More rounds of the same units hardly narrow the interval: more units would."
+    if lift.narrowed_by_past >= 0.01:
+        more = f" Units' own past narrows the interval by {lift.narrowed_by_past:.0%}.{more}"
     between = f"{lift.difference:+.3g} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
-    return f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}."
+    return f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}.{more}"
 
 
 def _differ(sums: LiftSums, share: float) -> str | None:

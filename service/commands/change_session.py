@@ -13,6 +13,7 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent, find_session, refuse_id_as_name
 from service.fits.cost import refuse_costly
 from service.fits.when_due import reopen_schedule, wait_longer
+from service.rounds.timeline import timeline_of
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_memory
@@ -78,7 +79,9 @@ class ChangeSession(SessionCommand[SessionRow]):
         options = {**session.options, **new_options}
         settings = {name: value for name, value in self.changes.items() if name in PLAIN}
         asked_trial = self.changes.get("mode"), self.changes.get("guard")
-        trial = session.trial.changed(*asked_trial, session.n_rounds, session.n_measurements)
+        n_slots = timeline_of(session).n_slots(session)
+        begun = session.n_rounds, session.n_measurements
+        trial = session.trial.changed(*asked_trial, *begun, n_slots)
         changed = replace(session, **{**settings, "options": options, "trial": trial})
         if session.revision == MOST_CHANGES and options != session.options:
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"

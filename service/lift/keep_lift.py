@@ -1,10 +1,11 @@
 """Storing a step of the sums of a comparison, and what follows if the agent does harm."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from lhb_engine.evaluation.batch_ratio import Refusal
 from service.lift.steps import Step, sums_so_far
+from service.rounds.timeline import timeline_of
 from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
 from service.session.trial import Trial
 from service.storage.ports import Changes
@@ -53,7 +54,7 @@ class KeepLift(SessionCommand[Kept]):
         lift = self.step.sums.lift(trial)
         if isinstance(lift, Refusal) or lift.high >= 0.0:
             return False
-        session.trial = replace(trial, guard="tripped")
+        session.trial = trial.tripped(timeline_of(session).n_slots(session))
         uow.save(session)
         about = {"difference": lift.difference, "low": lift.low, "high": lift.high}
         note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)

@@ -9,18 +9,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from service.lift.exact import ONE, dumps, exact, loads, nearest
-from service.lift.sums import GROUPS, NOTHING, LiftSums, Totals
+from service.lift.sums import GROUPS, NO_ROW, NOTHING, LiftSums, Totals, row_of
+from service.lift.units import MOST_SPAN, PAST, Counted, Unit, mean_score, units_of_session
 from service.rounds.closing import closing_of
+from service.rounds.timeline import timeline_of
 from service.session.records import LiftSumsRow, LiftUnitRow, PlayedRound, SessionRow, TrajectoryRow
 from service.session.trial import Group, block_of, block_rounds
 from service.storage.reader import MeasuredRow, Reader
 
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000
-MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out
-Unit = tuple[str, str, int]  # group, trajectory, block
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +36,23 @@ class Step:
 
 def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
     """Return the stored sums of the session's comparison; if there are none, new ones."""
-    row, trial = sums_in_force(reader, session), session.trial
-    if row is not None:
-        return row
-    began = trial.since, trial.since, trial.since_reward
-    return LiftSumsRow(*session.key, *began, LiftSums().dumps())
+    row = sums_in_force(reader, session)
+    if row is None:  # of dropped rows nobody knows who played them
+        sums = LiftSums(past_to=0 if session.dropped_to else None)
+        row = LiftSumsRow(*session.key, session.trial.since, 0, 0, sums.dumps())
+    return row
 
 
 def sums_in_force(reader: Reader, session: SessionRow) -> LiftSumsRow | None:
-    """Return the stored sums of the session's comparison, or None."""
-    row = reader.lift_sums(session.key)
-    return row if row is not None and row.since == session.trial.since else None
+    """Return the stored sums of the session's comparison, or None.
+
+    A new comparison goes on where the one before was, for its units have the same past.
+    """
+    row, since = reader.lift_sums(session.key), session.trial.since
+    if row is None or row.since == since:
+        return row
+    sums = LiftSums(past_to=LiftSums.loads(row.sums).past_to)
+    return row._replace(since=since, sums=sums.dumps())
 
 
 def lift_sums_without(
@@ -58,17 +62,22 @@ def lift_sums_without(
     row = sums_in_force(reader, session)
     if row is None:
         return []
-    sums, units = LiftSums.loads(row.sums), units_of(reader, session, trajectory)
+    sums, past = LiftSums.loads(row.sums), NOTHING
+    units = units_of(reader, session, trajectory)
     for unit in units:
-        sums.move(group_of(session, unit), totals_of(unit), NOTHING)
+        if unit.block == PAST:
+            past = totals_of(unit)
+        else:
+            sums.move(group_of(session, unit), row_of(totals_of(unit), past), NO_ROW)
     return [row._replace(sums=sums.dumps())] if units else []
 
 
 def units_of(reader: Reader, session: SessionRow, trajectory: TrajectoryRow) -> list[LiftUnitRow]:
-    """Return the units of a trajectory that the session's comparison has summed."""
-    name, n = trajectory.key, trajectory.n_rounds
+    """Return the units of a trajectory that the session's comparison has summed, its past first."""
+    name, n = trajectory.key, timeline_of(session).n_slots(session) or trajectory.n_rounds
     places = [(name, block) for block in range(block_of(name, n, session.horizon) + 1)]
-    return [*reader.lift_units(session.key, session.trial.since, places).values()]
+    past = reader.lift_units(session.key, 0, [(name, PAST)]) if name else {}
+    return [*past.values(), *reader.lift_units(session.key, session.trial.since, places).values()]
 
 
 def group_of(session: SessionRow, unit: LiftUnitRow) -> Group:
@@ -90,6 +99,8 @@ def next_step(reader: Reader, session: SessionRow) -> Step | None:
     adding = _Adding(session, before.since, LiftSums.loads(before.sums))
     if decided > before.decided:
         adding.add_rounds(reader.played(session.key, before.decided + 1, decided))
+    if adding.sums.past_to is None and decided < session.n_rounds:
+        measured = before.measured  # where the past ends decides in which unit a round counts
     if measured > before.measured:
         measured = _add_rewards(reader, session, adding, before.measured, measured)
     units = _move(reader, session, adding, before.since)
@@ -112,14 +123,12 @@ def _add_rewards(
     if len(taken) < len(rows):
         until = taken[-1][4]
     earlier = _replaced(reader, session, taken, until)
-    ranges = sorted({row[:3] for row in taken if row[2] - row[1] < MOST_SPAN})
-    played = reader.played_in(session.key, ranges, session.n_rounds)
-    rounds = {(row.trajectory, row.round): row for row in played}
+    span_of = adding.units.spans(reader, taken)
     for trajectory, first, last, value, position, replaces in taken:
         if last - first >= MOST_SPAN:
             adding.sums.n_left_out += replaces is None
             continue
-        span = [rounds.get((trajectory, round)) for round in range(first, last + 1)]
+        span = span_of(trajectory, first, last)
         if replaces is None:
             adding.add_reward(value, span)
         else:
@@ -153,9 +162,9 @@ class _Adding:
     """
 
     def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
-        self.sums = sums
+        self.sums, self.units = sums, units_of_session(session, since, sums)
         self.changes: defaultdict[Unit, Totals] = defaultdict(lambda: NOTHING)
-        self._since, self._horizon = since, session.horizon
+        self._since = since
         closing = closing_of(session)
         self._counts_all = closing.is_by_time
         self._default = exact(closing.default or 0.0)
@@ -163,54 +172,41 @@ class _Adding:
     def add_rounds(self, rows: Iterable[PlayedRound]) -> None:
         """Add decisions."""
         for row in rows:
-            if row.position <= self._since:
-                continue
-            self._add_shadow(row)
+            if self.sums.past_to is None and row.played_by in GROUPS:
+                self.sums.past_to = row.position - 1
+            if row.position > self._since:
+                self._add_shadow(row)
             if self._counts_all:
-                self._add_round(row, 1)
+                self._add_round(self.units.of_round(row), 1)
 
-    def add_reward(self, value: float, span: list[PlayedRound | None]) -> None:
+    def add_reward(self, value: float, span: list[Counted | None]) -> None:
         """Add a reward over some rounds; it needs one unit to belong to."""
-        units = {None if row is None else self._unit(row) for row in span}
+        units = {None if one is None else one.unit for one in span}
         unit = units.pop()
         if not units and unit is not None:
             reward = exact(value)
-            for row in span:
-                assert row is not None
+            for one in span:
+                assert one is not None
                 if self._counts_all:
                     reward -= self._default
                 else:
-                    self._add(unit, (ONE, 0, _predicted(row)))
+                    self._add(unit, (ONE, 0, one.predicted))
             self._add(unit, (0, reward, 0))
         elif units:
-            self.sums.n_left_out += 1
-            for row in span if self._counts_all else ():
-                if row is not None:
-                    self._add_round(row, -1)
+            self.sums.n_left_out += any(one is not None and one.unit[1] != PAST for one in span)
+            for one in span if self._counts_all else ():
+                self._add_round(one, -1)
 
-    def correct(self, more: int, span: list[PlayedRound | None]) -> None:
+    def correct(self, more: int, span: list[Counted | None]) -> None:
         """Add what a correction changes of a reward that was added before."""
-        units = {None if row is None else self._unit(row) for row in span}
+        units = {None if one is None else one.unit for one in span}
         unit = units.pop()
         if not units and unit is not None:
             self._add(unit, (0, more, 0))
 
-    def _unit(self, row: PlayedRound) -> Unit | None:
-        """Return the unit that a round counts in.
-
-        None: it is nobody's, or one in which rewards of the block before are still mixed.
-        """
-        if row.played_by not in GROUPS or row.position <= self._since:
-            return None
-        block = block_of(row.trajectory, row.round, self._horizon)
-        if block and (row.round - 1) % block_rounds(self._horizon) < self._horizon - 1:
-            return None
-        return row.played_by, row.trajectory, block
-
-    def _add_round(self, row: PlayedRound, times: int) -> None:
-        unit = self._unit(row)
-        if unit is not None:
-            self._add(unit, (times * ONE, times * self._default, times * _predicted(row)))
+    def _add_round(self, one: Counted | None, times: int) -> None:
+        if one is not None:
+            self._add(one.unit, (times * ONE, times * self._default, times * one.predicted))
 
     def _add(self, unit: Unit, more: Totals) -> None:
         self.changes[unit] = _sum(self.changes[unit], more)
@@ -223,39 +219,43 @@ class _Adding:
         shadow.n_agree += bool(row.agrees)
         if row.model_version:
             shadow.n_scored += 1
-            shadow.score += _mean(row.score)
-            shadow.agent_score += _mean(row.agent_score)
-
-
-def _predicted(row: PlayedRound) -> int:
-    """Return the mean score of a round's arms, which depends on no choice of this round."""
-    return exact(_mean(row.first_scores)) if row.model_version else 0
+            shadow.score += mean_score(row.score)
+            shadow.agent_score += mean_score(row.agent_score)
 
 
 def _sum(one: Totals, other: Totals) -> Totals:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
-def totals_of(row: LiftUnitRow) -> Totals:
-    """Return the totals of a stored unit."""
-    return exact(row.rounds), loads(row.reward), loads(row.predicted)
-
-
-def _mean(scores: bytes | None) -> float:
-    return float(np.frombuffer(scores).mean()) if scores else 0.0
+def totals_of(row: LiftUnitRow | None) -> Totals:
+    """Return the totals of a stored unit; nothing of one that is not stored."""
+    return NOTHING if row is None else (exact(row.rounds), loads(row.reward), loads(row.predicted))
 
 
 def _move(reader: Reader, session: SessionRow, adding: _Adding, since: int) -> list[LiftUnitRow]:
-    """Add the changes to the totals of their units, and return the units' rows."""
-    places = sorted({(trajectory, block) for _, trajectory, block in adding.changes})
-    stored = reader.lift_units(session.key, since, places) if places else {}
+    """Add the changes to the totals of their units, and return the units' rows.
+
+    What changes of a trajectory's past changes the row of its unit.
+    """
+    changes, sums = adding.changes, adding.sums
+    # a change of the past changes the whole trajectory's row
+    changed = sorted({(name, max(block, 0)) for name, block in changes})
+    named = [name for name, _ in changed if name]
+    pasts = [(name, PAST) for name in named] if sums.past_to != 0 else []
+    stored = reader.lift_units(session.key, since, changed) if changed else {}
+    if pasts:  # a past is the same in every comparison
+        stored |= reader.lift_units(session.key, 0, pasts)
+    old = {unit: totals_of(stored.get(unit)) for unit in (*changed, *pasts)}
+    new = {unit: _sum(old[unit], changes.get(unit, NOTHING)) for unit in old}
     rows = []
-    for (group, trajectory, block), change in adding.changes.items():
-        row = stored.get((trajectory, block))
-        before = NOTHING if row is None else totals_of(row)
-        after = _sum(before, change)
-        adding.sums.move(group, before, after)
-        place = (*session.key, since, trajectory, block)
-        rounds, reward, predicted = after
-        rows.append(LiftUnitRow(*place, nearest(rounds), dumps(reward), dumps(predicted)))
+    for unit in new:
+        rounds, reward, predicted = new[unit]
+        place = (*session.key, 0 if unit[1] == PAST else since, *unit)
+        row = LiftUnitRow(*place, nearest(rounds), dumps(reward), dumps(predicted))
+        if unit in changes:
+            rows.append(row)
+        if unit[1] != PAST:
+            past = (unit[0], PAST)
+            before, after = (row_of(one[unit], one.get(past, NOTHING)) for one in (old, new))
+            sums.move(group_of(session, row), before, after)
     return rows

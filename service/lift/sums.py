@@ -2,21 +2,38 @@
 
 import json
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, Lift, lift
-from service.lift.exact import dumps, fraction, loads, nearest
+from lhb_engine.evaluation.lift import GroupSums, Lift, always_valid_quantile, lift, of_past
+from service.lift.exact import ONE, dumps, exact, fraction, loads, nearest
 from service.session.trial import Trial
 
 GROUPS = ("agent", "control")
 MOST_POINTS = 200
+FEW_POINTS = 8  # of the line, of which no fall is told
+DAY = 86_400.0
 POINT_EVERY = 1.02  # the factor by which the measured rounds grow between two points
 Totals = tuple[int, int, int]  # measured rounds, rewards, predicted rewards: see `exact`
 NOTHING: Totals = (0, 0, 0)
-NO_SUMS = GroupSums(0, np.zeros(3, dtype=object), np.zeros((3, 3), dtype=object))
+# of a unit, and behind them the two of its own past: rounds times `of_past`
+Row = tuple[int, int, int, int, int]
+NO_ROW: Row = (0, 0, 0, 0, 0)
+N = len(NO_ROW)
+NO_SUMS = GroupSums(0, np.zeros(N, dtype=object), np.zeros((N, N), dtype=object))
+
+
+def row_of(totals: Totals, past: Totals = NOTHING) -> Row:
+    """Return the row of a unit with these totals, and those of its own past."""
+    n, earned = nearest(past[0]), nearest(past[1])
+    if not n > 0.0 or not isfinite(earned):
+        return (*totals, 0, 0)
+    weight, mean = of_past(np.array(n), np.array(earned)).tolist()
+    rounds = totals[0] // ONE
+    return (*totals, rounds * exact(weight), rounds * exact(mean))
 
 
 @dataclass(slots=True)
@@ -40,13 +57,15 @@ class LiftSums:
 
     `groups` are of exact numbers: what was corrected or erased leaves nothing in them. `n_left_out`
     counts rewards over rounds of several units. A point of lift so far is measured rounds,
-    difference, low, high, Unix seconds.
+    difference, low, high, Unix seconds. `past_to` is the position of the last round before the
+    first one that anybody played for a group; None if nobody has: all rounds are the past so far.
     """
 
     groups: dict[str, GroupSums] = field(default_factory=lambda: dict.fromkeys(GROUPS, NO_SUMS))
     shadow: ShadowSums = field(default_factory=ShadowSums)
     n_left_out: int = 0
     points: list[list[float]] = field(default_factory=list)
+    past_to: int | None = None
 
     def dumps(self) -> str:
         """Return the stored JSON text."""
@@ -55,7 +74,7 @@ class LiftSums:
             for name, one in self.groups.items()
         }
         shadow = {name: getattr(self.shadow, name) for name in ShadowSums.__slots__}
-        left = {"n_left_out": self.n_left_out, "points": self.points}
+        left = {name: getattr(self, name) for name in ("n_left_out", "points", "past_to")}
         return json.dumps({"groups": groups, "shadow": shadow, **left})
 
     @classmethod
@@ -67,12 +86,12 @@ class LiftSums:
             for name, (n, totals, products) in stored["groups"].items()
         }
         shadow = ShadowSums(**stored["shadow"])
-        return cls(groups, shadow, stored["n_left_out"], stored["points"])
+        return cls(groups, shadow, stored["n_left_out"], stored["points"], stored["past_to"])
 
-    def move(self, group: str, before: Totals, after: Totals) -> None:
-        """Replace the totals of a unit by new ones; without measured rounds it does not count."""
+    def move(self, group: str, before: Row, after: Row) -> None:
+        """Replace the row of a unit by a new one; without measured rounds it does not count."""
         sums = self.groups[group]
-        old, new = (one if one[0] > 0 else NOTHING for one in (before, after))
+        old, new = (one if one[0] > 0 else NO_ROW for one in (before, after))
         totals = [now - then for now, then in zip(new, old, strict=True)]
         products = [new[i] * new[j] - old[i] * old[j] for i, j in PAIRS]
         self.groups[group] = GroupSums(
@@ -94,6 +113,31 @@ class LiftSums:
         """Measured rounds of both groups."""
         return sum(nearest(self.groups[name].totals[0]) for name in GROUPS)
 
+    def narrowing(self, trial: Trial) -> float:
+        """Return the power of the rounds with which the standard error falls of late, 0 to 0.5.
+
+        Where new units come it is 0.5. More rounds of the same units tell no more of how these
+        differ: there it falls to 0.
+        """
+        last = self.points[-1][0] if self.points else 0.0
+        line = [one[:4] for one in self.points if one[3] > one[2]]
+        recent = np.array([one for one in line if 4.0 * one[0] >= last])
+        if len(recent) < FEW_POINTS or recent[-1, 0] < 2.0 * recent[0, 0]:
+            return 0.5
+        rounds, _, low, high = recent.T
+        errors = (high - low) / always_valid_quantile(rounds / trial.planned_rounds)
+        fall = -np.polyfit(np.log(rounds), np.log(errors), 1)[0]
+        return float(np.clip(fall, 0.0, 0.5))
+
+    def rounds_a_day(self) -> float | None:
+        """Return how many measured rounds a day there were of late; None from less than a day."""
+        if not self.points:
+            return None
+        last = self.points[-1]
+        first = next(one for one in self.points if 4.0 * one[0] >= last[0])
+        days = (last[4] - first[4]) / DAY
+        return (last[0] - first[0]) / days if days >= 1.0 else None
+
     def add_point(self, trial: Trial, now: float) -> None:
         """Add a point to the line of lift if the rounds have grown enough since the last one."""
         last = self.points[-1][0] if self.points else 0.0
@@ -107,9 +151,10 @@ class LiftSums:
             self.points = self.points[1::2]
 
 
-UPPER = np.triu_indices(3)  # of the products, which are symmetric
-PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
-PLACES = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # of each product among these
+UPPER = np.triu_indices(N)  # of the products, which are symmetric
+PAIRS = [*zip(*(part.tolist() for part in UPPER), strict=True)]
+PLACES = np.zeros((N, N), dtype=np.int64)  # of each product among these
+PLACES[UPPER] = PLACES.T[UPPER] = np.arange(len(PAIRS))
 
 
 def _texts(numbers: Any, power: int = 1) -> list[str]:
@@ -122,7 +167,7 @@ def _numbers(texts: list[str], power: int = 1) -> Any:
 
 def _used(sums: GroupSums, adjusts: bool) -> GroupSums:
     """Return sums as fractions, without the model's prediction unless it is used."""
-    used = np.array([1, 1, int(adjusts)], dtype=object)
+    used = np.array([1, 1, int(adjusts), 1, 1], dtype=object)
     totals = np.array([fraction(one) for one in sums.totals], dtype=object)
     products = np.array([[fraction(one, 2) for one in row] for row in sums.products], dtype=object)
     return GroupSums(sums.n_trajectories, totals * used, products * np.outer(used, used))

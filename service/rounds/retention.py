@@ -161,13 +161,10 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
 
 def _in_lift(reader: Reader, session: SessionRow) -> Watermark:
     """Return up to where rounds and rewards are in the sums of lift; all, without a comparison."""
-    trial = session.trial
-    if not trial.is_on:
+    if not session.trial.is_on:
         return Watermark(FOR_EVER, FOR_EVER)
     row = reader.lift_sums(session.key)
-    if row is None or row.since != trial.since:
-        return Watermark(trial.since_reward, trial.since)
-    return Watermark(row.measured, row.decided)
+    return Watermark(0, 0) if row is None else Watermark(row.measured, row.decided)
 
 
 def _times(reader: Reader, session: SessionRow) -> Callable[[int], float | None]:

@@ -46,6 +46,10 @@ class ByDecision:
         """Return how many rounds have begun, as lags and fits count them."""
         return session.n_rounds
 
+    def n_slots(self, session: SessionRow) -> int | None:
+        """Return how many slots have begun; None without a clock."""
+        return None
+
     def begun_by(self, position: int, at: float) -> int:
         """Return the number of the round that a decision begins: its position in the session."""
         return position

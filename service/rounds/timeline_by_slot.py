@@ -75,6 +75,10 @@ class BySlot:
         """Return how many slots have begun, those of erased decisions and totals included."""
         return session.schedule.n_slots
 
+    def n_slots(self, session: SessionRow) -> int | None:
+        """Return how many slots have begun."""
+        return session.schedule.n_slots
+
     def begun_by(self, position: int, at: float) -> int:
         """Return the slot of a time."""
         return self.clock.slots.at(at)

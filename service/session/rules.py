@@ -74,10 +74,8 @@ WAITS = Feature(
     lambda s, _: s.reward_wait_seconds != 0,
 )
 BLOCKING = Feature('`refit` "blocking"', ("refit",), lambda s, _: s.refit == "blocking")
-HOLDOUT = Feature("`holdout`", ("holdout",), lambda s, _: s.trial.share > 0)
 NO_HOLDOUT = Feature("no `holdout`", ("holdout",), lambda s, _: s.trial.share == 0)
 GUARD = Feature("`guard`", ("guard",), lambda s, _: s.trial.guard != "off")
-SHADOW = Feature('`mode` "shadow", now or before', ("mode",), lambda s, _: s.trial.is_on)
 LEARNER = Feature(
     "an algorithm that learns from each reward as it comes",
     ("algorithm",),
@@ -109,8 +107,6 @@ RULES = (
     Rule(SUM, CLOCK, TOTALS),
     Rule(DEFAULT, CLOCK, TOTALS),
     Rule(LEARNER, CLOCK, TOTALS),
-    Rule(HOLDOUT, CLOCK, TOTALS),
-    Rule(SHADOW, CLOCK, TOTALS),
     Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
     Rule(OWN, CLOCK, "totals of everybody tell no responses apart, nor is one worked out by slots"),
     Rule(ALL_ROUNDS, SUM, FROM_ALL),

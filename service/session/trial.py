@@ -88,7 +88,8 @@ class Trial:
     """What a session compares its agent with.
 
     A named trajectory falls to one group as a whole, by a hash of its key. The default trajectory
-    is mostly alone: blocks of its rounds fall to the groups, by a hash of their number. The hashes
+    is mostly alone: blocks of its rounds fall to the groups, by a hash of their number. With a
+    clock, blocks are of slots, and everybody's where totals are of all (a switchback). The hashes
     are salted by the session's seed, and never change.
     """
 
@@ -102,6 +103,9 @@ class Trial:
     # positions of the session's last round, and last reward, before this comparison began
     since: int = 0
     since_reward: int = 0
+    # with a clock: slots after `since_slot` count, up to `until_slot` where somebody else plays now
+    since_slot: int = 0
+    until_slot: int | None = None
 
     @property
     def text(self) -> str | None:
@@ -109,20 +113,43 @@ class Trial:
         return json.dumps(asdict(self), separators=(",", ":")) if self.is_on else None
 
     def changed(
-        self, mode: Mode | None, guard: Guard | None, n_rounds: int, n_rewards: int
+        self,
+        mode: Mode | None,
+        guard: Guard | None,
+        n_rounds: int,
+        n_rewards: int,
+        n_slots: int | None,
     ) -> "Trial":
         """Return the trial after a change of mode or guard, once there were so many rounds.
 
         Arming the guard begins a new comparison: what came before neither trips it nor hides harm.
+        With a clock, so does the end of a shadow: totals name no decision, so slots must tell.
+        `n_slots`: that have begun; None without a clock.
         """
         changes: dict[str, Any] = {}
         if mode not in (None, self.mode):
             changes["mode"] = mode
         if guard is not None and not guard == self.guard == "off":
             changes["guard"] = guard
-        if guard == "armed":
+        turns_live = n_slots is not None and changes.get("mode") == "live"
+        begins = guard == "armed" or turns_live
+        if begins:
             changes |= {"since": n_rounds, "since_reward": n_rewards}
+            changes |= {"since_slot": n_slots or 0, "until_slot": None}
+        is_shadow = changes.get("mode", self.mode) == "shadow"
+        if n_slots is not None and is_shadow and (begins or "mode" in changes):
+            changes["until_slot"] = max(n_slots - 1, 0)
         return Trial(**{**asdict(self), **changes}) if changes else self
+
+    def tripped(self, n_slots: int | None) -> "Trial":
+        """Return the trial once lift lies below zero; `n_slots` as in `changed`."""
+        until = None if n_slots is None else n_slots - 1
+        return replace(self, guard="tripped", until_slot=until)
+
+    def counts(self, slot: int, horizon: int) -> bool:
+        """Return whether groups played a slot, and all those whose actions it may still pay for."""
+        begun = self.since_slot + horizon if self.since_slot else 0
+        return begun <= slot and (self.until_slot is None or slot <= self.until_slot)
 
     def holdout(self) -> dict[str, Any] | None:
         """Return the session's setting `holdout`, or None."""
@@ -170,7 +197,8 @@ class Trial:
             return Play("caller", forced)
         by: PlayedBy = "guard"  # in both groups: one alone would drift away with the season
         if self.guard != "tripped":
-            place = draw.trajectory, draw.round, horizon
+            # with a clock a block is of slots; where totals are of all, it is everybody's
+            place = draw.trajectory, draw.slot or draw.round, horizon
             if not self.share or not self.is_control(draw.seed, *place):
                 return Play("agent")
             by = "control"
@@ -219,6 +247,11 @@ def block_rounds(horizon: int) -> int:
     return 2 * horizon
 
 
+def is_mixed(round: int, horizon: int) -> bool:
+    """Return whether a round of a block may still pay for what was chosen before the block."""
+    return (round - 1) % block_rounds(horizon) < horizon - 1
+
+
 @lru_cache(2**12)
 def trial_of(text: str | None) -> Trial:
     """Return the trial from its stored text."""
@@ -229,10 +262,11 @@ def new_trial(mode: Mode, holdout: dict[str, Any] | None) -> Trial:
     """Return the trial of a new session."""
     if mode == "live" and holdout is None:
         return AGENT_ALONE
+    until = 0 if mode == "shadow" else None
     if holdout is None:
-        return Trial(mode=mode)
+        return Trial(mode=mode, until_slot=until)
     guard: Guard = "armed" if holdout["guard"] else "off"
-    return Trial(**{**holdout, "guard": guard, "mode": mode})
+    return Trial(**{**holdout, "guard": guard, "mode": mode, "until_slot": until})
 
 
 @with_config(STRICT)
@@ -246,6 +280,8 @@ class StoredTrial(TypedDict):
     guard: Guard
     since: Count
     since_reward: Count
+    since_slot: NotRequired[Count]
+    until_slot: NotRequired[Count | None]
 
 
 STORED = TypeAdapter(StoredTrial)

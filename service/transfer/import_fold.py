@@ -21,7 +21,8 @@ from service.base.problems import Problem
 from service.commands.sessions import checked_agent, first_agent
 from service.lift.exact import is_exact
 from service.lift.steps import group_of, totals_of
-from service.lift.sums import NOTHING, LiftSums, ShadowSums
+from service.lift.sums import NO_ROW, NOTHING, LiftSums, ShadowSums, row_of
+from service.lift.units import PAST
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.kept_contexts import pack
@@ -88,7 +89,8 @@ class ImportFold:
         self._direction: Estimate | None = None  # the estimate in use
         self._state: tuple[dict[str, Any], int] | None = None  # of the agent, with its line
         self._units = LiftSums()  # of a comparison
-        self._last_unit = ("", -1)  # its trajectory and its block
+        self._last_unit = ("", PAST)  # its trajectory and its block
+        self._past = NOTHING  # of that trajectory
         self._newest = (0, 0)  # highest model version of a decision, and the line of that decision
 
     def apply(self, line: int, record: Record) -> Row | None:
@@ -241,30 +243,37 @@ class ImportFold:
         session, decided, measured = self.session, record["decided"], record["measured"]
         is_first = bool(session.dropped_to) and session.trial.is_on and self.lift is None
         check(is_first, "record", "lift stands once in a session that needs its sums, else never")
-        begun = max(session.dropped_to, session.trial.since)
+        begun = session.dropped_to
         check(begun <= decided <= session.n_rounds, "decided", "there is no such round")
-        begun = session.trial.since_reward
-        check(begun <= measured <= session.n_measurements, "measured", "there is no such reward")
+        check(measured <= session.n_measurements, "measured", "there is no such reward")
         times = [point[4] for point in record["points"]]
         check(all(0 <= at <= MOST_SECONDS for at in times), "points", "they are of no time")
         shadow = ShadowSums(**record["shadow"])
         n_left_out, points = record["n_left_out"], record["points"]
         self._units = LiftSums(shadow=shadow, n_left_out=n_left_out, points=points)
+        self._units.past_to = record.get("past_to", 0)
         self.lift = LiftSumsRow(*NO_OWNER, session.trial.since, decided, measured, "")
 
     def _unit_record(self, record: Record) -> LiftUnitRow:
         session, unit = self.session, LiftUnitRow(*NO_OWNER, **record)
-        has_lift = self.lift is not None and self.lift.since == unit.since
+        is_past = unit.block == PAST
+        has_lift = self.lift is not None and (0 if is_past else self.lift.since) == unit.since
         check(has_lift, "since", "there is no such comparison")
         place = unit.trajectory, unit.block
         check(place > self._last_unit, "block", "units are in order")
         n_rounds = self._trajectories.n_rounds(unit.trajectory)
         n_blocks = block_of(unit.trajectory, n_rounds, session.horizon)
-        check(n_rounds > 0 and unit.block <= n_blocks, "block", "the trajectory has no such block")
+        has_block = n_rounds > 0 and PAST <= unit.block <= n_blocks
+        check(has_block, "block", "the trajectory has no such block")
         for name in ("reward", "predicted"):
             check(is_exact(record[name]), name, "it is no sum of floats")
-        self._last_unit = place
-        self._units.move(group_of(session, unit), NOTHING, totals_of(unit))
+        if place[0] != self._last_unit[0]:
+            self._past = NOTHING
+        self._last_unit, totals = place, totals_of(unit)
+        if is_past:
+            self._past = totals
+        else:
+            self._units.move(group_of(session, unit), NO_ROW, row_of(totals, self._past))
         return unit
 
     def _agent_record(self, record: Record) -> None:

@@ -137,6 +137,7 @@ LIFT = _record(
     shadow=_record("shadow", **SHADOW_TYPES),
     n_left_out=Count,
     points=Annotated[list[POINT], Field(max_length=MOST_POINTS)],
+    past_to=NotRequired[Count | None],
 )
 UNIT = _record_of(
     "unit",

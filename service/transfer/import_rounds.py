@@ -5,11 +5,11 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
-from lhb_engine.randomness import Draw
 from service.commands.corrections import refuse_corrections
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import check_span
+from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.slot_clock import MOST_SLOTS, longest_total
@@ -148,7 +148,8 @@ def _check_group(session: SessionRow, record: Record) -> None:
     """Check who played a round: its group, and what control draws, follow from the seed."""
     by, arm, n_arms = record["played_by"], record["arm"], len(record["scores"])
     check(by == "agent" or session.trial.share > 0, "played_by", "there is no holdout")
-    draw = Draw(session.seed, record["trajectory"], record["round"], record["position"])
+    place = record["trajectory"], record["round"], record["position"], record["at"]
+    draw = timeline_of(session).draw(session, *place)
     play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
     check(play.by == by, "played_by", f"this round falls to {play.by}")
     if by != "agent":

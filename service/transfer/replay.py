@@ -17,7 +17,6 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
-from lhb_engine.randomness import Draw
 from service.fits.job import fingerprint
 from service.fits.prepared_fit import read_fit
 from service.rounds.retention import rounds_left
@@ -183,7 +182,8 @@ def _play_again(session: SessionRow, decision: DecisionRow, replay: SessionRepla
     if by is None or by == "caller":
         return
     n_arms = 0 if decision.arm is None else len(decision.scores) // 8
-    draw = Draw(session.seed, decision.trajectory, decision.round, decision.position)
+    place = decision.trajectory, decision.round, decision.position, decision.at
+    draw = timeline_of(session).draw(session, *place)
     play = played_again(session.trial, draw, session.horizon, n_arms, decision.arm, by)
     if play.by != by:
         replay.differences.append(f"{_name(decision)}: {play.by} plays now")

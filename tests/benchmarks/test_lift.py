@@ -22,3 +22,14 @@ def test_a_world_may_be_measured_alone(capsys: pytest.CaptureFixture[str]) -> No
     ]
     with pytest.raises(SystemExit, match="there is no world 'elsewhere'; there are no effect,"):
         lift(world="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"), [("pays now, costs as much later", True), ("no burn-in", False)]
+)
+def test_blocks_of_slots_hold_where_actions_carry_over_once_their_first_slots_are_left_out(
+    name: str, holds: bool
+) -> None:
+    world = next(w for w in WORLDS if w.name == f"blocks: {name}")
+    (row,) = run([world], n_experiments=12, n_users=0, first_seed=600)
+    assert (row["covered"] > 0.9) == holds

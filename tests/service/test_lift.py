@@ -2,22 +2,25 @@
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lhb_engine.evaluation.lift import GroupSums, Lift
+from lhb_engine.evaluation.lift import GroupSums, Lift, always_valid_quantile
 from service.api.rounds import in_force
+from service.commands.change_session import ChangeSession
 from service.commands.erase_hidden_rows import sweep
 from service.commands.erase_trajectory import erase_trajectory
 from service.lift import steps
 from service.lift.exact import ONE, exact, fraction, nearest
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import next_step
-from service.lift.sums import NOTHING, LiftSums, Totals
+from service.lift.sums import NO_ROW, LiftSums, Row
 from service.session.records import DecisionRow, LiftSumsRow
 from service.session.trial import Trial
+from service.transfer.file_format import export_session
 from tests.service.service_harness import OK, ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
@@ -38,10 +41,16 @@ def sum_up(harness: ServiceHarness) -> LiftSums:
 def units_of(
     harness: ServiceHarness, default: float | None
 ) -> dict[str, dict[tuple[str, int], list[float]]]:
-    """The rule written out, on all rows at once: totals by group and unit."""
-    horizon = harness.session.horizon
-    found: dict[str, dict[tuple[str, int], list[float]]] = {"agent": {}, "control": {}}
+    """The rule written out, on all rows at once: totals by group and unit.
+
+    What a trajectory earned before the first round of either group is its past.
+    """
+    horizon, since = harness.session.horizon, harness.session.trial.since
+    found: dict[str, dict[tuple[str, int], list[float]]] = {"agent": {}, "control": {}, "past": {}}
     with harness.store.reader() as reader:
+        named = [(*harness.key, one.key) for one in reader.trajectories(harness.key)]
+        every = [one for key in named for one in reader.decisions(key, 0, 10_000)]
+        first = min((one.position for one in every if one.played_by in found), default=10**6)
         for trajectory in list(reader.trajectories(harness.key)):
             key = (*harness.key, trajectory.key)
             rounds = {one.round: one for one in reader.decisions(key, 0, 10_000)}
@@ -49,8 +58,10 @@ def units_of(
             for round, one in rounds.items():
                 block = 0 if trajectory.key else (round - 1) // (2 * horizon) + 1
                 is_mixed = block > 0 and (round - 1) % (2 * horizon) < horizon - 1
-                if one.played_by in found and not is_mixed:
+                if one.played_by in found and not is_mixed and one.position > since:
                     unit[round] = (str(one.played_by), (trajectory.key, block))
+                elif one.played_by == "caller" and trajectory.key and one.position < first:
+                    unit[round] = ("past", (trajectory.key, 0))
             values: dict[int, float | None] = dict.fromkeys(rounds, default)
             for one in in_force(list(reader.measurement_log(key))):
                 span = range(one.first_round, one.last_round + 1)
@@ -68,6 +79,11 @@ def units_of(
                     row[0] += 1
                     row[1] += value
                     row[2] += predicted(rounds[round])
+    pasts = found.pop("past")
+    for units in found.values():
+        for name, row in units.items():
+            n, reward, _ = pasts.get(name, [0.0, 0.0, 0.0])
+            row += [row[0] * n / (n + 4), row[0] * reward / (n + 4)]
     return found
 
 
@@ -76,7 +92,14 @@ def predicted(decision: DecisionRow) -> float:
     return float(scores.mean()) if decision.model_version and len(scores) else 0.0
 
 
-def play(harness: ServiceHarness, rng: random.Random, n: int, given: dict[str, int]) -> None:
+def play(
+    harness: ServiceHarness,
+    rng: random.Random,
+    n: int,
+    given: dict[str, int],
+    *,
+    by_caller: bool = False,
+) -> None:
     """Rounds of several trajectories; rewards come late, over spans, in pieces, or never.
 
     `given` is each trajectory's last round that a reward has named.
@@ -87,6 +110,8 @@ def play(harness: ServiceHarness, rng: random.Random, n: int, given: dict[str, i
         what: dict[str, Any] = {"contexts": ARMS + rng.random()}
         if rng.random() < 0.1:
             what = rng.choice([{"contexts": None}, {**what, "forced_arm": 1}])
+        if by_caller:
+            what = {"contexts": ARMS + rng.random(), "forced_arm": 0}
         decision = harness.decide(name, **what)
         if is_sum and rng.random() < 0.8:
             round = rng.randint(1, decision.round)
@@ -112,12 +137,14 @@ def test_steps_of_any_size_sum_what_all_rows_say(
 ) -> None:
     rng, given = random.Random(7), dict.fromkeys(trajectories, 0)
     harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1}, **mode)
+    default = 0.0 if "reward_mode" in mode else mode.get("default_reward")
+    play(harness, rng, 50, given, by_caller=True)
     for n_rounds, n_rewards in ((1, 2), (50, 7), (2000, 1000)):
         monkeypatch.setattr(steps, "STEP_ROUNDS", n_rounds)
         monkeypatch.setattr(steps, "STEP_REWARDS", n_rewards)
         play(harness, rng, 80, given)
         sums = sum_up(harness)
-        assert_sums(harness, sums, 0.0 if "reward_mode" in mode else mode.get("default_reward"))
+        assert_sums(harness, sums, default)
     assert sums.groups["agent"].n_trajectories > 0 < sums.groups["control"].n_trajectories
     assert (sums.n_left_out > 0) == ("reward_mode" not in mode)
     assert abs(nearest(sums.groups["agent"].totals[2])) > 1  # there were predictions
@@ -126,7 +153,7 @@ def test_steps_of_any_size_sum_what_all_rows_say(
 def assert_sums(harness: ServiceHarness, sums: LiftSums, default: float | None) -> None:
     """The sums are those of the rows that are there."""
     for group, units in units_of(harness, default).items():
-        rows = np.array([row for row in units.values() if row[0]]).reshape(-1, 3)
+        rows = np.array([row for row in units.values() if row[0]]).reshape(-1, 5)
         expected, found = GroupSums.of(*rows.T), sums.groups[group]
         assert found.n_trajectories == expected.n_trajectories
         totals = np.array([nearest(one) for one in found.totals])
@@ -142,6 +169,8 @@ def test_an_erased_trajectory_leaves_the_sums(
     """At once, and its key may begin anew."""
     rng, given = random.Random(11), dict.fromkeys(trajectories, 0)
     harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1})
+    play(harness, rng, 30, given, by_caller=True)
+    harness.decide(trajectories[-1], contexts=ARMS)  # the first round of a group stays
     play(harness, rng, 120, given)
     before = sum_up(harness).rounds
     play(harness, rng, 3, given)  # not all of it is summed
@@ -159,9 +188,9 @@ def test_an_erased_trajectory_leaves_the_sums(
     assert_sums(harness, sum_up(harness), None)
 
 
-def totals(n_rounds: int, reward: float) -> Totals:
-    """Those of a unit without predictions."""
-    return n_rounds * ONE, exact(reward), 0
+def totals(n_rounds: int, reward: float) -> Row:
+    """Those of a unit without predictions, and without a past."""
+    return n_rounds * ONE, exact(reward), 0, 0, 0
 
 
 @pytest.mark.parametrize(
@@ -260,8 +289,8 @@ def test_the_line_keeps_a_bounded_number_of_points() -> None:
     rng = np.random.default_rng(1)
     sums, trial = LiftSums(), Trial(share=0.5)
     for i in range(40_000):
-        sums.move("agent", NOTHING, totals(1, 1.0 + rng.normal()))
-        sums.move("control", NOTHING, totals(1, rng.normal()))
+        sums.move("agent", NO_ROW, totals(1, 1.0 + rng.normal()))
+        sums.move("control", NO_ROW, totals(1, rng.normal()))
         sums.add_point(trial, float(i))
     rounds = [point[0] for point in sums.points]
     assert 100 <= len(rounds) <= 200
@@ -284,3 +313,47 @@ def test_sums_are_stored_with_their_watermarks(harness: ServiceHarness) -> None:
     with harness.store.reader() as reader:
         assert reader.unsummed(("", ""), 10) == [harness.key]
         assert reader.unsummed(harness.key, 10) == []
+
+
+def test_a_comparison_that_begins_anew_has_the_past_of_the_first(
+    harness: ServiceHarness, tmp_path: Path
+) -> None:
+    """Of units, not of what groups earned since; an import, which sums all anew, has the same."""
+    rng, given = random.Random(5), dict.fromkeys([f"u{i}" for i in range(6)], 0)
+    harness.create(holdout={**HOLDOUT, "guard": True}, options={"L": 1})
+    play(harness, rng, 60, given, by_caller=True)
+    play(harness, rng, 30, given)
+    sum_up(harness)
+    harness.run(ChangeSession(harness.key, {"guard": "armed"}))
+    play(harness, rng, 60, given)
+    sums = sum_up(harness)
+    assert nearest(sums.groups["agent"].totals[4]) != 0.0
+    assert_sums(harness, sums, None)
+    with harness.store.reader() as reader:
+        exported = b"".join(export_session(reader, harness.session))
+    session, _ = harness.import_file(tmp_path, exported)
+    harness.key = session.key
+    again = json.loads(sum_up(harness).dumps())
+    assert again["groups"] == json.loads(sums.dumps())["groups"]
+    assert again["past_to"] == sums.past_to
+
+
+def line_of(power: float) -> LiftSums:
+    """A line of 60 days, of which the standard error falls with a power of the rounds."""
+    rounds = np.arange(1, 61) * 100.0
+    half = rounds**-power * always_valid_quantile(rounds / 1000)
+    points = [
+        [n, 0.0, -h, h, 86_400.0 * day] for day, (n, h) in enumerate(zip(rounds, half, strict=True))
+    ]
+    return LiftSums(points=points)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.2, 0.5])
+def test_the_line_says_how_the_standard_error_falls_and_how_fast_rounds_come(power: float) -> None:
+    trial, line = Trial(share=0.5, planned_rounds=1000), line_of(power)
+    assert line.narrowing(trial) == pytest.approx(power, abs=1e-9)
+    assert line.rounds_a_day() == pytest.approx(100.0)
+    few = LiftSums(points=line.points[-7:])
+    assert few.narrowing(trial) == 0.5
+    assert LiftSums(points=line.points[-1:]).rounds_a_day() is None
+    assert LiftSums().rounds_a_day() is None

@@ -5,7 +5,6 @@ import { dated } from "./plots.js"
 import { one, several, lagUnit } from "./units.js"
 
 const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. Create a session with holdout to know: a share of rounds is left to what you had."
-const NO_CONTROL_YET = "A session with a clock has no control group, so whether this beats what you had is not measured here."
 
 const LITTLE = 0.05 // of the gain
 const VERY_LONG = 100 // times the rows so far
@@ -18,9 +17,9 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   const since = dated(seconds(session.clock?.start ?? session.created_at))
   const unit = session.clock ? lagUnit(session.clock) : "round"
   if (session.n_rounds === 0) return said(null, ["No round yet.", "The first decision begins the story."])
-  if (lift?.lift) return overControl(lift, series, since)
+  if (lift?.lift) return overControl(lift, since)
   const waits = lift && session.holdout ? [`Over control: not known yet, for ${lift.reason}.`] : []
-  const aside = waits.length ? waits : [session.clock ? NO_CONTROL_YET : NO_CONTROL]
+  const aside = waits.length ? waits : [NO_CONTROL]
   if (estimate?.gain) return byModel(estimate.gain, `${one(unit)} over choosing by chance, for the choices of its latest rounds.`, [untilKnown(estimate, series), progress(series, unit), ...aside])
   const sums = arms.items.filter(item => item.earned !== null)
   if (sums.length) return byCredit({ items: sums, since, estimate, series, unit }, aside)
@@ -29,13 +28,14 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
 
 const tone = (low, high) => (low > 0 ? "good" : high < 0 ? "bad" : "")
 
-function overControl({ lift, rounds_to_go, agent, control }, series, since) {
-  const { difference: value, low, high, ratio, level } = lift
+function overControl({ lift, rounds_to_go, days_to_go, agent, control }, since) {
+  const { difference: value, low, high, ratio, level, narrowed_by_past } = lift
   const verdict = low > 0 ? "It is better than control." : high < 0 ? "It is worse than control." : "It is not decided yet."
   const more = ratio === null ? "" : ` (${signed(100 * (ratio - 1))}%)`
   const words = [`a round ${value < 0 ? "against" : "over"} control${more}, since ${since}.`, verdict,
     `It is ${between(low, high)}, with probability ${number(100 * level)}% however often you look, from ${number(agent.n_rounds + control.n_rounds)} measured rounds of ${number(agent.n_units + control.n_units)} units.`]
-  if (low <= 0 && high >= 0) words.push(howLong(rounds_to_go, series))
+  if (narrowed_by_past >= 0.01) words.push(`Units' own past narrows that by ${number(Math.round(100 * narrowed_by_past))}%.`)
+  if (low <= 0 && high >= 0) words.push(ofUnits(rounds_to_go, days_to_go))
   return said({ value, low, high }, words, tone(low, high))
 }
 
@@ -45,17 +45,21 @@ function byModel({ over_chance: gain, still_to_gain: left }, first, more) {
 }
 
 // Intervals shrink with the root of the rows.
-function untilKnown({ gain: { over_chance: { value, low } }, n_rows }, series) {
+function untilKnown({ gain: { over_chance: { value, low } }, n_rows }, { items, last_round }) {
   if (low > 0) return ""
   const times = value > 0 ? ((value - low) / value) ** 2 : Infinity
-  return howLong(times < VERY_LONG ? n_rows * (times - 1) : null, series)
+  if (times >= VERY_LONG) return "At this pace it will not be known for a very long time: the difference is small beside the noise."
+  const first = items.find(item => item.at), rounds = n_rows * (times - 1)
+  const pace = first ? (last_round - first.first_round + 1) / Math.max(1, Date.now() / 1000 - seconds(first.at)) : 0
+  return howLong(rounds, pace ? `, about ${duration(rounds / pace)} at the pace so far` : "")
 }
 
-function howLong(rounds, { items, last_round }) {
-  if (rounds === null) return "At this pace it will not be known for a very long time: the difference is small beside the noise."
-  const first = items.find(item => item.at)
-  const pace = first ? (last_round - first.first_round + 1) / Math.max(1, Date.now() / 1000 - seconds(first.at)) : 0
-  const time = pace ? `, about ${duration(rounds / pace)} at the pace so far` : ""
+function ofUnits(rounds, days) {
+  if (rounds === null) return "More rounds of the same units will not decide it: the difference is small beside what units differ by."
+  return howLong(rounds, days === null ? "" : `, about ${duration(86400 * days)} at the pace of late`)
+}
+
+function howLong(rounds, time) {
   return `If it stays as large, about ${number(Math.round(rounds))} more measured rounds decide${time}.`
 }
 

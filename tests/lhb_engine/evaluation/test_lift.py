@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise, lift
+from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise, lift, of_past
 from lhb_engine.history import Floats
 from tests.examples import examples
 
@@ -154,3 +154,39 @@ def test_lift_is_withheld_where_few_units_carry_the_rounds() -> None:
     refused = lift(GroupSums.of(rounds, rewards[:300]), control, 1e4)
     assert isinstance(refused, Refusal)
     assert "10 are needed" in refused
+
+
+def test_the_own_past_narrows_as_cupeds_formula_says() -> None:
+    """1 - sqrt(1 - rho^2) with 20 rounds of each trajectory before the trial, and as many in it."""
+    rng = np.random.default_rng(5)
+    groups, rhos = [], []
+    for _ in range(2):
+        level = rng.standard_normal(4000)
+        past, now = (20 * level + np.sqrt(20) * rng.standard_normal(4000) for _ in range(2))
+        rounds = np.full(4000, 20.0)
+        groups.append(GroupSums.of(rounds, now, rounds * 0, *(20 * of_past(rounds, past))))
+        rhos.append(np.corrcoef(past, now)[0, 1])
+    result = found(*groups)
+    formula = 1 - np.sqrt(1 - np.mean(rhos) ** 2)
+    assert result.narrowed_by_past == pytest.approx(formula, abs=0.01)
+    assert formula > 0.6
+
+
+def test_who_has_no_past_is_predicted_the_mean() -> None:
+    """Half have one; what they share far above 0 moves no mean, and narrows as for them alone."""
+    rng = np.random.default_rng(6)
+    pairs = []
+    for _ in range(60):
+        groups = []
+        for more in (0.0, 0.3):
+            level, rounds = 9.0 + rng.standard_normal(300), np.full(300, 20.0)
+            past, now = (20 * level + np.sqrt(20) * rng.standard_normal(300) for _ in range(2))
+            n = np.where(np.arange(300) % 2, 20.0, 0.0)
+            covariates = 20 * of_past(n, np.where(n > 0, past, 0.0))
+            groups.append(GroupSums.of(rounds, now + 20 * more, rounds * 0, *covariates))
+        pairs.append(found(groups[1], groups[0]))
+    differences = np.array([one.difference for one in pairs])
+    assert abs(differences.mean() - 0.3) < 4 * differences.std() / np.sqrt(60)
+    said = np.mean([one.standard_error for one in pairs])
+    assert said == pytest.approx(differences.std(), rel=0.3)
+    assert np.mean([one.narrowed_by_past for one in pairs]) == pytest.approx(0.26, abs=0.05)

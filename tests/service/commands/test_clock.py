@@ -125,8 +125,6 @@ def test_a_void_decision_leaves_its_slot(harness: ServiceHarness) -> None:
 EXCLUDED: list[tuple[dict[str, Any], str]] = [
     ({"reward_mode": "sum"}, "reward_mode"),
     ({"default_reward": 0.0}, "default_reward"),
-    ({"holdout": {"share": 0.2}}, "holdout"),
-    ({"mode": "shadow"}, "mode"),
     ({"clock": {"start": 5000.0}}, "clock.start"),
     ({"clock": {"start": 0.5}}, "clock.start"),
 ]

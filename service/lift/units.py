@@ -1,0 +1,104 @@
+"""Which unit of a comparison a value belongs to: that of its rounds, or of its slots of time."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from service.lift.exact import exact
+from service.lift.sums import GROUPS, LiftSums
+from service.rounds import timeline_by_slot as slots
+from service.rounds.timeline import Timeline, timeline_of
+from service.rounds.timeline_by_decision import ByDecision
+from service.session.records import PlayedRound, SessionRow
+from service.session.trial import block_of, is_mixed
+from service.storage.reader import MeasuredRow, Reader
+
+PAST = -1  # the block of what a trajectory earned before anybody played for a group
+MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out
+Unit = tuple[str, int]  # trajectory, block
+
+
+class Counted(NamedTuple):
+    """A round that counts: its unit, and the mean score of its arms."""
+
+    unit: Unit
+    predicted: int = 0
+
+
+Span = Callable[[str, int, int], list[Counted | None]]
+
+
+class ByRound:
+    """A round counts in its trajectory, one of the default trajectory in its block of rounds."""
+
+    def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
+        self._session, self._since, self._sums = session, since, sums
+
+    def of_round(self, row: PlayedRound) -> Counted | None:
+        """Return how a round counts.
+
+        None: it is nobody's, or one in which rewards of the block before are still mixed.
+        """
+        horizon, past_to = self._session.horizon, self._sums.past_to
+        if row.played_by not in GROUPS:
+            is_past = bool(row.trajectory) and (past_to is None or row.position <= past_to)
+            return Counted((row.trajectory, PAST)) if is_past else None
+        block = block_of(row.trajectory, row.round, horizon)
+        if row.position <= self._since or (block and is_mixed(row.round, horizon)):
+            return None
+        # the mean score of the round's arms depends on no choice of this round
+        scored = exact(mean_score(row.first_scores)) if row.model_version else 0
+        return Counted((row.trajectory, block), scored)
+
+    def spans(self, reader: Reader, rewards: Iterable[MeasuredRow]) -> Span:
+        """Return how the rounds of a reward count, each; of long ones nothing is known."""
+        ranges = sorted({row[:3] for row in rewards if row[2] - row[1] < MOST_SPAN})
+        played = reader.played_in(self._session.key, ranges, self._session.n_rounds)
+        rounds = {(row.trajectory, row.round): self.of_round(row) for row in played}
+        return lambda name, first, last: [
+            rounds.get((name, round)) for round in range(first, last + 1)
+        ]
+
+
+class BySlot:
+    """A slot counts in its trajectory; where totals are of all, in its block of slots.
+
+    Everybody's decisions of a slot fall to its group, so a total needs no decision to be read.
+    """
+
+    def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
+        self._session = session
+
+    def of_round(self, row: PlayedRound) -> Counted | None:
+        """Return None: slots count by their totals."""
+        return None
+
+    def spans(self, reader: Reader, rewards: Iterable[MeasuredRow]) -> Span:
+        """Return how the slots of a total count, each."""
+        return lambda name, first, last: [
+            self._of_slot(name, slot) for slot in range(first, last + 1)
+        ]
+
+    def _of_slot(self, trajectory: str, slot: int) -> Counted | None:
+        horizon, trial = self._session.horizon, self._session.trial
+        block = block_of(trajectory, slot, horizon)
+        if not trial.counts(slot, horizon) or (block and is_mixed(slot, horizon)):
+            return None
+        return Counted((trajectory, block))
+
+
+UNITS: dict[type[Timeline], type[ByRound] | type[BySlot]] = {
+    ByDecision: ByRound,
+    slots.BySlot: BySlot,
+}
+
+
+def units_of_session(session: SessionRow, since: int, sums: LiftSums) -> ByRound | BySlot:
+    """Return what says which units the values of a session's comparison belong to."""
+    return UNITS[type(timeline_of(session))](session, since, sums)
+
+
+def mean_score(scores: bytes | None) -> float:
+    """Return the mean of stored scores, 0 without any."""
+    return float(np.frombuffer(scores).mean()) if scores else 0.0

@@ -26,7 +26,7 @@ def plan(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how many rounds it takes until choices earn most of what there is to earn.
+    """Say how many rounds it takes at most until choices earn most of what there is.
 
     Example: lhb plan --noise 2 --effect 0.5 --horizon 7 --arms 4 --dim 5
     """
@@ -38,14 +38,14 @@ def plan(
         raise typer.BadParameter(str(error)) from None
     until = {share: round(known.rounds(share)) for share in SHARES}
     answer: dict[str, Any] = {"rounds_until": {str(share): n for share, n in until.items()}}
-    heads = ("of the possible gain", "after rounds")
+    heads = ("of the possible gain", "after at most so many rounds")
     said = [*table(heads, [(f"{share:.0%}", n) for share, n in until.items()])]
     if rounds is not None:
         share, mean = known.share(rounds), known.mean_share(rounds)
         earned = mean * effect * rounds
         answer |= {"share": share, "mean_share": mean, "earned": earned}
         said.append(
-            f"After {rounds} rounds choices earn {share:.0%} of the possible gain; over all of "
-            f"them {mean:.0%}, together {earned:.4g} over chance."
+            f"After {rounds} rounds choices earn about {share:.0%} of the possible gain; over all "
+            f"of them {mean:.0%}, together {earned:.4g} over chance."
         )
     show(answer, as_json, said)

@@ -7,6 +7,7 @@ import { one, several, lagUnit } from "./units.js"
 const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. Create a session with holdout to know: a share of rounds is left to what you had."
 
 const LITTLE = 0.05 // of the gain
+const BELOW = 1.3, ABOVE = 1.7 // how far the interval's ends are from that mean
 const VERY_LONG = 100 // times the rows so far
 
 const signed = value => (value > 0 ? `+${number(value)}` : number(value))
@@ -44,10 +45,11 @@ function byModel({ over_chance: gain, still_to_gain: left }, first, more) {
     tone(gain.low, gain.high))
 }
 
-// Intervals shrink with the root of the rows.
-function untilKnown({ gain: { over_chance: { value, low } }, n_rows }, { items, last_round }) {
+// Intervals shrink with the root of the rows, around the mean of the draws.
+function untilKnown({ gain: { over_chance: { low, high } }, n_rows }, { items, last_round }) {
   if (low > 0) return ""
-  const times = value > 0 ? ((value - low) / value) ** 2 : Infinity
+  const mean = (ABOVE * low + BELOW * high) / (ABOVE + BELOW)
+  const times = mean > 0 ? ((mean - low) / mean) ** 2 : Infinity
   if (times >= VERY_LONG) return "At this pace it will not be known for a very long time: the difference is small beside the noise."
   const first = items.find(item => item.at), rounds = n_rows * (times - 1)
   const pace = first ? (last_round - first.first_round + 1) / Math.max(1, Date.now() / 1000 - seconds(first.at)) : 0

@@ -1,5 +1,6 @@
 """The past that a fit of `anytime` has: here, all rows of its window."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,17 @@ class RowsPast:
 
     @cached_property
     def later(self) -> HeldOut | None:
-        """The rows since the installed estimate's fit; None if there are none."""
-        return later_rows(self.prediction, self.rows) if self.prediction else None
+        """The rows since the installed estimate's fit; None if there are none.
+
+        With own responses each prediction is judged about its own.
+        """
+        known = self.prediction
+        if known is None:
+            return None
+        if known.own is None:
+            return later_rows(known, self.rows)
+        found = known.since(self.rows)
+        return found and replace(found, less=lambda new: less_responses(self.plain, new))
 
     def covered(self) -> dict[str, Any]:
         """Return what the estimate says of its rows."""

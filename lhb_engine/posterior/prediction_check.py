@@ -214,6 +214,8 @@ class LaterRows(HeldOut):
     old: Predictor
     rows: AlignedRounds
     places: Ints
+    # the rows less what own responses add by another prediction; None: there are none
+    less: Callable[[Predictor], AlignedRounds] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -237,7 +239,8 @@ class LaterRows(HeldOut):
 
     def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error."""
-        excess = new.errors(self.rows)[self.places] ** 2 - self.errors**2
+        rows = self.rows if self.less is None else self.less(new)
+        excess = new.errors(rows)[self.places] ** 2 - self.errors**2
         return float(excess.mean()), float(excess.std(ddof=1)) / float(np.sqrt(len(excess)))
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:

@@ -7,6 +7,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime_fit import OWN_SPREAD
+from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
 from lhb_engine.posterior.own_responses import (
@@ -93,6 +94,20 @@ def test_an_own_response_taken_out_leaves_noise() -> None:
     assert left.std() == pytest.approx(NOISE, rel=0.05)
     assert known.residuals(rows)[rows.number > 0].std() > 3 * NOISE
     assert less_responses(rows, KNOWN) is rows
+
+
+def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
+    """Rows less what the installed one's responses add would speak against any other."""
+    history, _ = drawn(6, 8, 60, 0.5 * np.eye(DIM))
+    agent = make_agent("anytime", dim=DIM, horizon=len(WEIGHTS), own=True, zero_start=True)
+    own = Responses(np.eye(DIM), NOISE).to_json()
+    turned = np.array([1.0, 0.0, 0.0])
+    agent.prediction = replace(KNOWN, theta=turned, own=own, last_round=100)
+    assert history.window is not None
+    past = RowsPast(agent, history.window, align(agent.told(history)))
+    assert past.later is not None
+    new = replace(KNOWN, own=own).in_units(past.units)
+    assert not past.later.is_better_than(new, agent.settings.guard)
 
 
 @pytest.mark.slow

@@ -157,8 +157,8 @@ def test_who_is_erased_begins_as_everybody(harness: ServiceHarness, database_url
 
 def test_what_excludes_it(harness: ServiceHarness) -> None:
     with pytest.raises(Problem):
-        harness.create(algorithm="anytime", options={"own": True}, keep_rounds=40_000)
-    harness.create(algorithm="anytime", keep_rounds=40_000)
+        harness.create(algorithm="anytime", options={"own": True}, clock={"slot_seconds": 60})
+    harness.create(algorithm="anytime", options={"own": True}, keep_rounds=40_000)
 
 
 SUM, DEFAULT = {"reward_mode": "sum"}, {"default_reward": 0.0}

@@ -71,7 +71,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     assert abs(worth - 5) < 1
     assert f"One choice of kitchen is worth {worth:.3g}" in said
     assert "a day over choosing by chance, for the choices of its latest rounds." in said
-    assert "whether this beats what you had is not measured here" in said
+    assert "Whether this beats what you had is not known" in said
     assert "it would choose kitchen now" in said
     assert "--" not in said
     headings = [

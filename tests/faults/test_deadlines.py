@@ -104,7 +104,7 @@ def test_the_rest_of_an_answered_body_is_not_read(server: Server) -> None:
             while sent < 10_000_000:
                 sent += connection.send(b"x" * 65_536)
     assert sent < 9_000_000
-    assert n_read(server) - before < 4096
+    assert n_read(server) - before < 3 * 4096  # the head, and pages that other work reads
 
 
 def test_a_strangers_body_is_not_read(tmp_path: Path) -> None:

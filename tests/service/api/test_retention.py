@@ -66,7 +66,6 @@ NEED_ROWS: list[dict[str, Any]] = [
     {"clock": {"slot_seconds": 60}},
     {"reward_mode": "sum"},
     {"default_reward": 0.0},
-    {"dim": 20, "horizon": 60},
 ]
 NEED_NONE: list[dict[str, Any]] = [
     {"algorithm": "ad_lasso"},
@@ -78,7 +77,8 @@ NEED_NONE: list[dict[str, Any]] = [
     {"options": {"memory": 1000}},
     {"options": {"memory": 1000}, "reward_mode": "sum"},
     {"options": {"memory": 1000}, "default_reward": 0.0},
-    {"options": {"memory": 1000}, "dim": 20, "horizon": 60},
+    {"dim": 20, "horizon": 60},
+    {"options": {"own": True}},
 ]
 
 

@@ -78,8 +78,11 @@ def _theta_row(i: int, label: str, found: Mapping[str, Any]) -> tuple[str, ...]:
     row = label[:LABEL], f"{found['everybody']['values'][i]:+.4f}"
     if found["own"] is None:
         return row
-    low, high = found["own"]["intervals"][i]
-    return *row, f"{found['own']['values'][i]:+.4f}", f"{low:+.4f} to {high:+.4f}"
+    band = "not known"
+    if found["own"]["intervals"] is not None:
+        low, high = found["own"]["intervals"][i]
+        band = f"{low:+.4f} to {high:+.4f}"
+    return *row, f"{found['own']['values'][i]:+.4f}", band
 
 
 def _labels(features: Sequence[str] | None, dim: int) -> list[str]:

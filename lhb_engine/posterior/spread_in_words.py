@@ -11,15 +11,20 @@ MOST_NAMED = 3
 LEAST_EFFECT = 0.05  # of theta: a spread is told as a share of no smaller number
 
 
+def differing(own: dict[str, Any]) -> list[int]:
+    """Return the features in whose effect trajectories differ, by an estimate's `own`, in order."""
+    order = np.argsort(-np.array(own["spread"])).tolist()
+    clear = [i for i in order if own["intervals"][i][0] > 0.0]
+    return clear or order[: own["gain"] > SURE]
+
+
 def spread_in_words(own: dict[str, Any], theta: Sequence[float], names: Sequence[str]) -> str:
     """Say of an estimate's `own` by feature how far trajectories differ, or that they do not.
 
     `names` are those of the features; one without a name is called by its number.
     """
     low, high = np.array(own["intervals"]).T
-    order = np.argsort(-np.array(own["spread"])).tolist()
-    clear = [i for i in order if low[i] > 0.0] or order[: own["gain"] > SURE]
-    if clear:
+    if clear := differing(own):
         said = []
         for i in clear[:MOST_NAMED]:
             name = names[i] if i < len(names) else f"feature {i}"

@@ -7,6 +7,7 @@ from fastapi import Query, Request, Response
 
 from clients.sdk.answers import OneTrajectoryAnswer, TrajectoryAnswer
 from lhb_engine.posterior.own_responses import QUANTILE
+from lhb_engine.posterior.spread_in_words import differing
 from service.api.answer_models import page_of, timestamp
 from service.api.paging import LIMIT, page
 from service.api.routes import SESSION, Routes, read_session
@@ -105,7 +106,8 @@ async def get_trajectory(session_id: str, request: Request, key: str) -> Respons
 
     `own` is what its next decision goes by, from all of its rewards so far, whether a fit has seen
     them or not. Without rewards it is everybody's, with the intervals of a trajectory of which
-    nothing is known.
+    nothing is known. Intervals lack the error of everybody's theta: they are given where
+    trajectories clearly differ.
     """
     now = service_of(request).writer.clock()
     return await read_session(
@@ -157,8 +159,9 @@ def _known_of(
     own, levels = agent.response(past), estimate.get("levels")
     if own is not None:
         theta, error = own
-        ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1)
-        known["own"] = {"values": theta.tolist(), "intervals": ends.tolist()}
+        ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1).tolist()
+        intervals = ends if differing(estimate["own"]) else None
+        known["own"] = {"values": theta.tolist(), "intervals": intervals}
     level = levels and agent.level(past, levels["spread"])
     if level:
         value, reach = level[0], QUANTILE * level[1]

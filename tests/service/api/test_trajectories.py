@@ -187,6 +187,24 @@ async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
         problem(await client.get(f"{path}/trajectories/u1"), 404, "unknown_trajectory", "key")
 
 
+async def test_where_no_spread_is_seen_a_theta_has_no_band(serve: Serve) -> None:
+    """Its band would lack the error of everybody's theta."""
+    settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}
+    async with serve() as client:
+        session = await client.create(**settings, options={"own": True, "most_stale": 1})
+        path = f"/v1/sessions/{session}"
+        for i in range(8):
+            theta = np.array([1.0, 0.5]) + 0.018 * np.array([np.cos(i), np.sin(i)])
+            body = {**logged(theta, 30, i), "trajectory": f"u{i}"}
+            assert (await client.post(f"{path}/history", json=body)).is_success
+        await client.decide(session, trajectory="u1", contexts=[[1, 0], [0, 1]])
+        spread = (await client.read(f"{path}/estimate"))["own"]
+        assert any(spread["spread"]), spread
+        assert not spread["message"].startswith("Trajectories differ"), spread
+        known = (await client.read(f"{path}/trajectories/u1"))["own"]
+        assert (len(known["values"]), known["intervals"]) == (2, None)
+
+
 async def test_the_level_of_a_trajectory_has_a_band(serve: Serve) -> None:
     """It is the part of its rewards that the series gives to its level, as wide as noise leaves."""
     settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}

@@ -43,7 +43,11 @@ class NothingStored:
         """Return no session with a trial."""
         return []
 
-    webhooks = due_webhooks = unsummed
+    webhooks = due_webhooks = limits = unsummed
+
+    def waiting_messages(self, *arguments: Any) -> dict[Any, Any]:
+        """Return no webhook with messages."""
+        return {}
 
     def guards_tripped(self) -> list[Any]:
         """Return no tenant with a trial."""

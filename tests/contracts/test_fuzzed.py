@@ -45,6 +45,21 @@ def make_key(client: httpx.Client, role: str = "reader") -> Any:
     return answer.json()
 
 
+def mean(case: Any, client: httpx.Client, session: str) -> None:
+    """Let a path name what is there."""
+    named = case.path_parameters
+    if "session_id" in named:
+        named["session_id"] = session
+    if "key_id" in named:
+        named["key_id"] = make_key(client)["id"]
+    if "webhook_id" in named:
+        named["webhook_id"] = webhook(client)
+    if "key" in named and case.method == "GET":
+        named["key"] = "t"
+        decision = {"contexts": ARMS, "trajectory": "t"}
+        client.post(f"/v1/sessions/{session}/decisions", json=decision).raise_for_status()
+
+
 def aim(case: Any, session: str) -> None:
     """Let a request fit a session that is there: no schema says its dims, or what has no reward."""
     if "event_id" in case.path_parameters:
@@ -103,16 +118,13 @@ def fuzz(operation: Any, mode: str, client: httpx.Client, n_requests: int) -> se
         if is_aimed:
             if case.method in ("DELETE", "PATCH"):
                 session = create(client, algorithm, arms)
-            if "session_id" in case.path_parameters:
-                case.path_parameters["session_id"] = session
-            if "key_id" in case.path_parameters:
-                case.path_parameters["key_id"] = make_key(client)["id"]
-            if "webhook_id" in case.path_parameters:
-                case.path_parameters["webhook_id"] = webhook(client)
+            mean(case, client, session)
             if mode == "positive":
                 aim(case, session)
         if operation.path == "/v1/limits" and isinstance(case.body, dict):
-            case.body["tenant"] = "another"  # it would be this client's
+            if mode == "positive":
+                case.body["tenant"] = "another"
+            case.body.setdefault("tenant", "another")  # it would be this client's
         response = case.call(headers={"authorization": client.headers["authorization"]})
         statuses.add(response.status_code)
         case.validate_response(response, excluded_checks=besides)

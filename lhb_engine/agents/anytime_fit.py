@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lhb_engine.agents.anytime_options import TOLD
+from lhb_engine.agents.fit_part import Part
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.agents.form_choice import SHARED, KnownForm
 from lhb_engine.agents.form_fits import FormFits
@@ -24,7 +25,7 @@ from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
-from lhb_engine.posterior.thompson_sampling import candidates
+from lhb_engine.posterior.thompson_sampling import are_untried, candidates
 from lhb_engine.posterior.walking_level import less_level, level_gain
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 OWN_SPREAD = "Trajectories have responses of their own: their spread has intervals."
+UNTRIED = "Some features are 0 in every chosen context: what arms with them pay is not known."
 OWN_DIRECTIONS = "Each trajectory decides by its own direction."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
@@ -145,7 +147,7 @@ class AnytimeFit:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
         active = np.flatnonzero(found.inclusion > ACTIVE)
-        samples = self.candidates is not None or part.stops_teaching()
+        samples = self.candidates is not None or self._stops_teaching(part)
         found, spread = self._about_mean(found, first)
         known: Certainty | str = OWN_SPREAD if spread else "The selected contexts hardly vary."
         if not found.stands_out:
@@ -188,7 +190,7 @@ class AnytimeFit:
             else None
         )
         drawn = candidates(found) if samples else None
-        earned = self._gain(found, theta, drawn, part.data.n_rows)
+        earned = self._gain(found, theta, drawn, part.data)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
@@ -220,14 +222,19 @@ class AnytimeFit:
         spread = spread_of(evidence, shifts=found.weights.ndim == 1)
         return (found, None) if spread is None else spread.about_mean(found)
 
+    def _stops_teaching(self, part: Part) -> bool:
+        return part.stops_teaching() or are_untried(part.data, self.sets)
+
     def _gain(
-        self, found: Posterior, theta: Floats, drawn: Floats | None, n_rows: int
+        self, found: Posterior, theta: Floats, drawn: Floats | None, data: FitData
     ) -> dict[str, Any] | str:
         """Return what choices earn by theta, or by the drawn directions in turn; or why not."""
         if self.options.own:
             return OWN_DIRECTIONS
+        if are_untried(data, self.sets):
+            return UNTRIED
         deciding = theta[None] if drawn is None else drawn
-        return gain(self.sets, theta, deciding, found.totals, self.options.epsilon, n_rows)
+        return gain(self.sets, theta, deciding, found.totals, self.options.epsilon, data.n_rows)
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from lhb_engine.design import coloured_noise
-from lhb_engine.history import Floats
+from lhb_engine.history import Flags, Floats
 
 TINY = float(np.finfo(float).tiny)
 N_SHAPE = 3  # lags, dim, covariates: the numbers that every header begins with
@@ -185,6 +185,11 @@ class Statistics(ABC):
     @abstractmethod
     def rows(self) -> RowMoments:
         """The moments of the rows alone."""
+
+    @property
+    def seen(self) -> Flags:
+        """Whether a feature is other than 0 in some context that the rows see, (dim,)."""
+        return np.asarray(np.diagonal(self.rows.gram).reshape(-1, self.rows.dim).any(axis=0))
 
     @property
     def n_covariates(self) -> int:

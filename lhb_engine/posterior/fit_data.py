@@ -10,7 +10,7 @@ from lhb_engine.design.coloured_noise import autocorrelation, innovations, white
 from lhb_engine.design.level_sums import level_moments
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import TINY, Moments, Statistics
-from lhb_engine.history import Floats, Ints
+from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.later_moments import LaterMoments
 from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residuals
 
@@ -36,6 +36,11 @@ class RowData:
     def n_lags(self) -> int:
         """Number of lags that at least one row can see."""
         return self.rows.n_lags
+
+    @property
+    def seen(self) -> Flags:
+        """Whether a feature is other than 0 in some context, (dim,)."""
+        return np.asarray(self.rows.contexts.any(axis=0))
 
     def whitened(self, rho: float) -> AlignedRounds:
         """Return the rows (7.16)."""

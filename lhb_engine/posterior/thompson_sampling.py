@@ -4,12 +4,15 @@ Greedy play on arms that never change selects one context for good, and rewards 
 about the other arms. Where contexts vary by themselves, greedy play teaches every direction.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.linalg import eigh
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats
+from lhb_engine.posterior.fit_data import FitData
 from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
 
 LEAST_ROWS = 40
@@ -46,6 +49,17 @@ def stops_teaching(rows: AlignedRounds, past: RowMoments | None = None) -> bool:
         return True
     ratios = eigh(varied.T @ late @ varied, varied.T @ every @ varied, eigvals_only=True)
     return bool(ratios[0] < STOPPED)
+
+
+def are_untried(data: FitData, sets: Sequence[Floats]) -> bool:
+    """Whether arms of kept context sets have a feature that is 0 in every selected context.
+
+    Fewer rows than (7.20) asks for do not tell.
+    """
+    if not sets or data.n_rows < max(LEAST_ROWS, ROWS_A_FEATURE * sets[0].shape[1]):
+        return False
+    unseen = ~data.seen[: sets[0].shape[1]]  # an unknown past is one feature more
+    return any(contexts[:, unseen].any() for contexts in sets)
 
 
 def _covariance(past: RowMoments) -> Floats:

@@ -118,8 +118,9 @@ def _stacked(rows: list[list[float]]) -> Floats:
         return np.empty((len(rows), 0))
     # MessagePack writes a float as a tag and eight big-endian bytes. Encoding the lists with
     # msgspec and viewing the bytes as a strided array takes half the time of np.array(rows).
-    start, step = _header(len(rows)) + _header(width) + 1, 9 * width + _header(width)
-    packed = np.ndarray((len(rows), width), ">f8", encode(rows), start, (step, 9))
+    head = _header(width)
+    start = _header(len(rows)) + head + 1
+    packed = np.ndarray((len(rows), width), ">f8", encode(rows), start, (9 * width + head, 9))
     return packed.astype(np.float64)
 
 

@@ -184,8 +184,8 @@ class Decide(SessionCommand[Taken | Blocked]):
         agent_arm = None
         draw = timeline.draw(session, self.trajectory, round, session.n_rounds, at)
         n_arms = 0 if contexts is None else len(contexts)
-        play = draw, session.horizon, n_arms, forced, default
-        played_by, forced, drawn = session.trial.play(*play)
+        trial, horizon = session.trial, session.horizon
+        played_by, forced, drawn = trial.play(draw, horizon, n_arms, forced, default)
         if contexts is not None:
             chosen, values, propensity, explored = by.choose(contexts, draw)
             agent_arm = None if played_by is None else chosen

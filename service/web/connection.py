@@ -324,11 +324,8 @@ class ClientConnection(HttpToolsProtocol):
 
 def without_offer(data: bytes) -> bytes:
     """Return a head without its offer to go on in another protocol, after which no body is read."""
-    end = data.find(END_OF_HEAD)
-    if data.find(b"pgrade:", 0, end) < 0:  # of the head alone: a body may be long
-        return data
-    head, rest = (data, b"") if end < 0 else (data[:end], data[end:])
-    return OFFER.sub(b"\r\nx-offer:", head) + rest
+    head, end, rest = data.partition(END_OF_HEAD)
+    return data if b"pgrade:" not in head else OFFER.sub(b"\r\nx-offer:", head) + end + rest
 
 
 def whole_answer(problem: Problem, *lines: str) -> bytes:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from time import monotonic
 
@@ -23,13 +23,18 @@ class Waiting:
         self.submissions: deque[tuple[Commands, Answer]] = deque()
         self.n_commands = 0
 
-    def take(self, most: int) -> Iterator[tuple[Commands, Answer]]:
+    def take(self, most: int) -> Iterable[tuple[Commands, Answer]]:
         """Take submissions that have `most` commands together; the last one is cut to that."""
-        while most > 0 and self.submissions:
+        if self.n_commands <= most:
+            whole, self.submissions, self.n_commands = self.submissions, deque(), 0
+            return whole
+        taken = []
+        while most > 0:
             commands, answer = self.submissions.popleft()
             self.n_commands -= len(commands)
-            yield commands[:most], answer
+            taken.append((commands[:most], answer))
             most -= len(commands)
+        return taken
 
 
 class CommandQueue:
@@ -64,9 +69,10 @@ class CommandQueue:
         waiting = self._tenants.get(tenant)
         if waiting is None:
             waiting = self._tenants[tenant] = Waiting()
+        n = len(commands)
         waiting.submissions.append((commands, answer))
-        waiting.n_commands += len(commands)
-        self.n_commands += len(commands)
+        waiting.n_commands += n
+        self.n_commands += n
         self.n_submissions += 1
 
     def take(self, most: int) -> tuple[Commands, list[tuple[Answer, int]]]:

@@ -203,24 +203,23 @@ class GroupCommit:
         error. Raises ``overloaded``, with nothing written, if the queue is full.
         """
         outcomes = await self.submit_together(commands[: self._size.n_commands])
-        while (n := len(outcomes)) < len(commands):  # begun, so not refused
-            outcomes += await self._put(commands[n : n + self._size.n_commands])
+        while (n := len(outcomes)) < len(commands):
+            rest = commands[n : n + self._size.n_commands]
+            outcomes += await self.submit_together(rest, is_begun=True)
         return outcomes
 
-    def submit_together(self, commands: Commands) -> Answer:
+    def submit_together(self, commands: Commands, *, is_begun: bool = False) -> Answer:
         """Queue commands of one tenant for the same transaction; raises the same.
 
         Returns the outcomes of as many as it took, of the first at least. Cancelling the answer
-        does not cancel the commands.
+        does not cancel the commands. What is begun, in `submit_all`, is not refused.
         """
-        if self._queue.n_commands >= self._queue.most:
-            self._queue.refuse_more_than_a_share(commands[0].whose())
-        return self._put(commands)
-
-    def _put(self, commands: Commands) -> Answer:
+        tenant = commands[0].whose()
+        if self._queue.n_commands >= self._queue.most and not is_begun:
+            self._queue.refuse_more_than_a_share(tenant)
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
-        self._queue.put(commands[0].whose(), commands, answer)
+        self._queue.put(tenant, commands, answer)
         if self.on_submit is not None:
             self.on_submit(len(commands))
         if self._task is None:

@@ -16,6 +16,7 @@ from clients.cli.main import app
 SMALL = "2,6,40"
 
 
+@pytest.mark.slow
 def test_celer_in_this_environment_is_measured_at_the_same_gap():
     result = run(
         sizes=[(2, 6, 40)], seeds=2, peers=["celer"], peers_python=sys.executable, repeat=1

@@ -54,6 +54,7 @@ def test_the_ridge_finds_theta_and_the_kernel_where_nothing_disturbs(seed):
     np.testing.assert_allclose(estimate.lag_weights, world.weights, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_row_says_what_was_played_in_pairs():
     rows = weak.run(["no history"], ["ridge", "anytime"], range(2))
     assert [row["algorithm"] for row in rows] == ["ridge", "anytime"]

@@ -13,7 +13,8 @@ def fit(past):
     return make_agent("anytime", dim=DIM, horizon=HORIZON).fit(past)
 
 
-@pytest.mark.parametrize("noise", [0.1, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.1, 0.5])
 def test_the_true_direction_is_within_the_angle_that_is_said(noise):
     covered, sizes, angles = [], [], []
     for seed in range(40):

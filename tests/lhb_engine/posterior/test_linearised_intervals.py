@@ -24,7 +24,10 @@ def said(past, **options):
     return estimate, estimate.intervals
 
 
-@pytest.mark.parametrize("kind", ["complete", "missing", "trajectories"])
+SLOW = (pytest.param(kind, marks=pytest.mark.slow) for kind in ("missing", "trajectories"))
+
+
+@pytest.mark.parametrize("kind", ["complete", *SLOW])
 def test_intervals_hold_theta_and_the_active_lag_weights(kind):
     theta, weights = [], []
     for seed in range(30):

@@ -111,6 +111,7 @@ def fit_of(past):
     return anytime_fit.AnytimeFit(agent, RowsPast(agent, past.window, align(past)))
 
 
+@pytest.mark.slow
 def test_no_alarm_is_raised_where_a_level_walks():
     """Errors are far beyond noise, and a fit of all rows does not explain them either."""
     alarms = unexplained = 0

@@ -24,7 +24,12 @@ from lhb_engine.design.levels import Stretches, known_level, stretch_of
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, Floats, History, Ints, Trajectory
-from lhb_engine.posterior.own_responses import Evidence, Responses
+from lhb_engine.posterior.own_responses import (
+    Evidence,
+    Responses,
+    carried_over,
+    less_responses,
+)
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
@@ -57,8 +62,6 @@ class Anytime(Agent):
             raise OptionError("levels", "needs dim times horizon to be at most 1000")
         if options.profiles == "each" and dim * horizon > MOST_UNKNOWNS:
             raise OptionError("profiles", "each needs dim times horizon to be at most 600")
-        if options.own and options.levels:
-            raise OptionError("own", "is not worked out for trajectories with levels of their own")
         self._held = max(4, horizon // 12)
         self.candidates: Floats | None = None
 
@@ -171,15 +174,25 @@ class Anytime(Agent):
         return own, None if rows is None else Evidence.of(rows, known, self.dim)
 
     def level(self, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
-        """Return the mean and the error of the level that (7.25) has, given the last stretch."""
+        """Return the mean and the error of the level that (7.27) has, given the last stretch.
+
+        Errors are about the trajectory's own theta, where it has one.
+        """
         known, rows = self.prediction, self._rows_of(past)
         if known is None or not self.options.levels or not known.noise > 0.0:
             return None
         if rows is None:
             return 0.0, spread
         last = np.flatnonzero(rows.level == rows.level[np.flatnonzero(rows.number > 0)[-1]])
-        left = known.residuals(rows)[last]
-        return known_level(left, rows.intercept[last], spread, known.noise)
+        left = known.residuals(less_responses(rows, known))[last]
+        value, error = known_level(left, rows.intercept[last], spread, known.noise)
+        own = Responses.of(known.own)
+        if own is None:
+            return value, error
+        carried = rows.intercept[last] @ carried_over(rows, known, self.dim)[last]
+        along = carried * (error / known.noise) ** 2
+        doubt = own.covariances(Evidence.of(rows, known, self.dim))[0]
+        return value, float(np.sqrt(error**2 + along @ doubt @ along))
 
     def _rows_of(self, past: Trajectory | None) -> AlignedRounds | None:
         """Return the rows of a trajectory's last rounds; None without any."""

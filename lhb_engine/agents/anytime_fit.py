@@ -148,7 +148,7 @@ class AnytimeFit:
             checked["since_round"] = first
         active = np.flatnonzero(found.inclusion > ACTIVE)
         samples = self.candidates is not None or self._stops_teaching(part)
-        found, spread = self._about_mean(found, first)
+        found, spread = self._about_mean(found, rho, first)
         known: Certainty | str = OWN_SPREAD if spread else "The selected contexts hardly vary."
         if not found.stands_out:
             known = "No direction stands out from the noise."
@@ -211,13 +211,15 @@ class AnytimeFit:
             **covered,
         )
 
-    def _about_mean(self, found: Posterior, first: int) -> tuple[Posterior, ResponseSpread | None]:
+    def _about_mean(
+        self, found: Posterior, rho: float, first: int
+    ) -> tuple[Posterior, ResponseSpread | None]:
         """Return the posterior, and how trajectories differ from it in the rows from a round on."""
         if not self.options.own:
             return found, None
         rows, effects = self.past.plain.rows(first, self.window.last), found.effects
         given = found.weights, found.theta, float(effects[0]), found.noise
-        known = Predictor(*given, 0, settled=True, effects=effects[1:])
+        known = Predictor(*given, 0, True, rho, effects=effects[1:])
         evidence = Evidence.of(rows, known, found.n_features)
         spread = spread_of(evidence, shifts=found.weights.ndim == 1)
         return (found, None) if spread is None else spread.about_mean(found)

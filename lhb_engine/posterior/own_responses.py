@@ -3,7 +3,7 @@
 A trajectory's rows are y = G (theta + delta) + Z b + eps. G are its contexts, carried over by the
 lag weights, and delta is normal with a covariance that all trajectories share. Given theta, the lag
 weights and b, two sums say all that a trajectory's rows know of delta: A = G'G, and c = G'e with e
-the errors of everybody's prediction.
+the errors of everybody's prediction, all of them of rows whose noise is independent.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
@@ -37,11 +38,17 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(cls, rows: AlignedRounds, known: Predictor, dim: int) -> "Evidence":
-        """Add up the rows of each trajectory that has any, in order of `rows.owner`."""
+        """Add up the rows of each trajectory that has any, in order of `rows.owner`.
+
+        They are quasi-differences (7.16) where the noise is autocorrelated, and without their
+        levels (7.27) where trajectories have these.
+        """
         places = np.flatnonzero(rows.number > 0)
         order = places[np.argsort(rows.owner[places], kind="stable")]
         starts = np.flatnonzero(np.diff(rows.owner[order], prepend=-1))
-        carried, errors = carried_over(rows, known, dim)[order], known.residuals(rows)[order]
+        both = np.column_stack([carried_over(rows, known, dim), known.residuals(rows)])
+        both = innovations(rows, both, known.autocorrelation)[order]
+        carried, errors = both[:, :dim], both[:, dim]
         gram = np.zeros((len(starts), dim, dim))
         for i in range(dim):
             both = np.add.reduceat(carried[:, i:] * carried[:, i, None], starts, axis=0)
@@ -86,11 +93,14 @@ class Responses:
         inside = np.eye(len(share)) + found.gram @ share
         return np.asarray(np.linalg.solve(inside, found.product[:, :, None])[:, :, 0] @ share)
 
+    def covariances(self, found: Evidence) -> Floats:
+        """Return the posterior covariance of each delta, (n, dim, dim)."""
+        inside = np.eye(len(self.covariance)) + self.covariance @ found.gram / self.noise**2
+        return np.linalg.solve(inside, np.broadcast_to(self.covariance, inside.shape))
+
     def errors(self, found: Evidence) -> Floats:
         """Return the posterior standard deviations of each delta's numbers, (n, dim)."""
-        inside = np.eye(len(self.covariance)) + self.covariance @ found.gram / self.noise**2
-        left = np.linalg.solve(inside, np.broadcast_to(self.covariance, inside.shape))
-        return np.asarray(np.sqrt(np.maximum(np.einsum("nii->ni", left), 0.0)))
+        return np.sqrt(np.maximum(np.einsum("nii->ni", self.covariances(found)), 0.0))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""

@@ -238,9 +238,15 @@ class LaterRows(HeldOut):
         return float(np.mean(ours * others))
 
     def excess(self, new: Predictor) -> tuple[float, float]:
-        """Return the mean of e_new^2 - e_old^2 and its standard error."""
-        rows = self.rows if self.less is None else self.less(new)
-        excess = new.errors(rows)[self.places] ** 2 - self.errors**2
+        """Return the mean of e_new^2 - e_old^2 and its standard error.
+
+        With levels both are given the same spread, as by `LaterMoments`.
+        """
+        rows, errors = self.rows if self.less is None else self.less(new), self.errors
+        if self.rows.levels:
+            old = replace(self.old, autocorrelation=new.autocorrelation)
+            errors = old.errors(self.rows)[self.places]
+        excess = new.errors(rows)[self.places] ** 2 - errors**2
         return float(excess.mean()), float(excess.std(ddof=1)) / float(np.sqrt(len(excess)))
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:

@@ -18,7 +18,7 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
 from service.rounds.closing import closing_of
 from service.rounds.deciding import deciding
-from service.rounds.own_responses import MOST_ROUNDS, closed_rounds, last_rounds
+from service.rounds.own_responses import closed_rounds, first_of_last, last_rounds
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
@@ -148,10 +148,7 @@ def _known_of(
     past = None
     is_by_time = closing_of(session).is_by_time
     if row.n_measurements or is_by_time:
-        first, (closed, _) = (
-            row.n_rounds - MOST_ROUNDS + 1,
-            closed_rounds(reader, session, row, now),
-        )
+        first, (closed, _) = first_of_last(session, row), closed_rounds(reader, session, row, now)
         if not agent.has_responses:
             last = closed if is_by_time else row.measured_through
             first = agent.stretches.of(np.array([max(1, last)]))[0][0]

@@ -178,6 +178,8 @@ class Decide(SessionCommand[Taken | Blocked]):
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         session.count_decision(trajectory, at)
         begun = timeline.begun_by(session.n_rounds, at)
+        if session.clock is not None and begun <= trajectory.measured_through:
+            trajectory.own = None
         round = trajectory.n_rounds
         arm, scores, propensity, explored, context = None, b"", None, False, b""
         kept = None

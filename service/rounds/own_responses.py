@@ -2,8 +2,8 @@
 
 A trajectory's row keeps it with the number of the estimate that it is by. It is worked out again,
 from the trajectory's last rounds, at the first decision after a fit was installed, or after one of
-the trajectory's rewards came or was corrected, or a decision of it was void; and, where time closes
-rounds, after a round of it has closed.
+the trajectory's rewards came or was corrected, or a decision of it was void, or fell into a slot
+that is measured; and, where time closes rounds, after a round of it has closed.
 """
 
 import math
@@ -43,7 +43,7 @@ def own_agent(
     if not _is_current(session, trajectory.own, now):
         if agent.response(None) is None:  # all are alike
             return agent, None
-        reader, first = read(), trajectory.n_rounds - MOST_ROUNDS + 1
+        reader, first = read(), first_of_last(session, trajectory)
         closed, following = closed_rounds(reader, session, trajectory, now)
         past = last_rounds(reader, session, trajectory.key, first, closed)
         own = agent if past is None else agent.of(past)
@@ -81,6 +81,15 @@ def closed_rounds(
                 return max(0, decision.round - 2), decision.at
         after = page[-1].round
     return n - 1, now
+
+
+def first_of_last(session: SessionRow, trajectory: TrajectoryRow) -> int:
+    """Return the first of the rounds that a trajectory's theta is from; it may be below 1.
+
+    With a clock the last one is the last slot that is measured.
+    """
+    last = trajectory.n_rounds if session.clock is None else trajectory.measured_through
+    return last - MOST_ROUNDS + 1
 
 
 def last_rounds(

@@ -13,7 +13,7 @@ import numpy as np
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Trajectory, joined
-from service.rounds.slot_sums import SlotSums, read_slot_sums
+from service.rounds.slot_sums import SlotSums, read_slot_sums, slot_sums_of
 from service.rounds.slot_table import SlotTable
 from service.rounds.stored_past import StoredPast
 from service.rounds.stored_rows import (
@@ -27,7 +27,7 @@ from service.rounds.told import with_covariates
 from service.session.records import SessionRow, SlotSumsRow
 from service.session.schedule_records import Watermark
 from service.session.slot_clock import SlotClock
-from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
+from service.storage.reader import MeasuredRow, Range, Reader
 
 
 class PastBySlot(StoredPast):
@@ -86,7 +86,10 @@ class PastBySlot(StoredPast):
     def _whole(self, sums: SlotSums) -> History:
         session, window, known = self._session, self._window, self._measured
         first = max(1, window.first - window.n_lags + 1)
-        if self._is_of_each or window.first == 1:
+        if self._is_of_each and session.options.get("own"):  # which has no sums of older ones
+            last = min(known, session.n_measurements)
+            found = self._reader.measurements_after(session.key, max(0, last - LATEST), last)
+        elif self._is_of_each or window.first == 1:
             found = self._reader.window_measurements(session.key, 1, window.last, 0, known)
         else:
             found = self._totals_of_all(window.first)
@@ -125,8 +128,13 @@ class PastBySlot(StoredPast):
         return self._ranges([(rows, self._window.n_lags) for rows in wanted])
 
     def of(self, name: str, first: int = 1) -> History:
-        """Build the history of the slots of one trajectory, from a slot on."""
-        ranges = self._begun({name: [(first, FOR_EVER)]})
+        """Build the history of the slots of one trajectory, from one to the last measured one."""
+        row = self._reader.trajectory((*self._session.key, name))
+        if row is None or row.measured_through < first:
+            return History(self._session.dim, {}, self._window)
+        if self._is_of_each:
+            self.sums = slot_sums_of(self._reader, self._session, self._clock, row)
+        ranges = self._begun({name: [(first, row.measured_through)]})
         return self._of_ranges(ranges, (self._measured, self._measured))
 
     @property

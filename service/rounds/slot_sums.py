@@ -16,12 +16,13 @@ from lhb_engine.history import Floats, Ints, joined
 from service.rounds.kept_slots import first_void_slot
 from service.rounds.slot_table import SlotTable
 from service.rounds.stored_rows import unnamed_after
-from service.session.records import SessionRow, SlotSumsRow
+from service.session.records import DecisionRow, SessionRow, SlotSumsRow, TrajectoryRow
 from service.session.schedule_records import Watermark
 from service.session.slot_clock import STRETCH, SlotClock
 from service.storage.reader import FOR_EVER, Range, Reader
 
 AT_ONCE = 2**15  # positions of decisions that are read at once
+PAGE = 256  # decisions of one trajectory that are read at once
 MOST_AGAIN = 2**15  # settled decisions that the next fit may read again
 MOST_TRAJECTORIES = 2048  # with a row in one stretch, unless one slot has more
 MOST_ROWS, MOST_BYTES = 4096, 2**22  # that one transaction keeps, or one stretch
@@ -90,6 +91,30 @@ def read_slot_sums(
         if len(found.new) >= MOST_ROWS or n_bytes >= MOST_BYTES:
             found.is_whole = until == decided
             break
+    return found
+
+
+def slot_sums_of(
+    reader: Reader, session: SessionRow, clock: SlotClock, trajectory: TrajectoryRow
+) -> SlotSums:
+    """Return the sums of one trajectory: kept ones, and those of its decisions since."""
+    key, n_begun = (*session.key, trajectory.key), session.schedule.n_slots
+    settled = clock.settled(n_begun)
+    last = reader.last_slot_sums(session.key, settled)
+    kept_to, decided = (0, 0) if last is None else (last.last_slot, last.decided)
+    found = SlotSums(reader, session, kept_to, SlotTable(session.dim), settled)
+    until, rows = trajectory.n_rounds, list[DecisionRow]()
+    while until > 0 and not (rows and rows[0].position <= decided):
+        first, page = max(0, until - PAGE), list[DecisionRow]()
+        while some := reader.decisions(key, page[-1].round if page else first, PAGE, until):
+            page += some
+        rows, until = page + rows, first
+    void = {one.round for one in reader.voids_of(key, until + 1, trajectory.n_rounds)}
+    rows = [row for row in rows if row.context and row.round not in void]
+    slots = clock.slots.at_each(np.array([row.at for row in rows]))
+    places = np.array([row.position for row in rows], np.int64)
+    contexts = np.frombuffer(b"".join(row.context for row in rows)).reshape(-1, session.dim)
+    found.table.add([trajectory.key] * len(rows), slots, places, contexts, kept_to)
     return found
 
 

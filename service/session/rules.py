@@ -64,6 +64,11 @@ ALL_ROUNDS = Feature(
     lambda s, _: drops_rows(s) and looks_back(s) is None,
 )
 CLOCK = Feature("`clock`", ("clock",), lambda s, _: s.clock is not None)
+CLOCK_OF_ALL = Feature(
+    '`clock` with `totals` "all"',
+    ("clock",),
+    lambda s, _: s.clock is not None and s.clock.is_of_all,
+)
 SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mode == "sum")
 DEFAULT = Feature(
     "`default_reward`", ("default_reward",), lambda s, _: s.default_reward is not None
@@ -108,7 +113,7 @@ RULES = (
     Rule(DEFAULT, CLOCK, TOTALS),
     Rule(LEARNER, CLOCK, TOTALS),
     Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
-    Rule(OWN, CLOCK, "totals of everybody tell no responses apart, nor is one worked out by slots"),
+    Rule(OWN, CLOCK_OF_ALL, "totals of everybody tell no responses apart"),
     Rule(ALL_ROUNDS, SUM, FROM_ALL),
     Rule(ALL_ROUNDS, DEFAULT, FROM_ALL),
 )

@@ -42,31 +42,86 @@ def drawn(seed: int, n_users: int, n_rounds: int, root: Floats) -> tuple[History
     return History(DIM, parts).over(FitWindow(1, 1, last, len(WEIGHTS), last)), deltas
 
 
-def test_the_step_is_that_of_dense_algebra() -> None:
-    """Likelihood, mean and posterior means are those of the rows' whole covariance."""
+RHO = 0.6
+ALIKE = np.full((6, 6), RHO / (1.0 - RHO)) + np.eye(6)  # of six rounds of one level
+LASTING = RHO ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))) / (1.0 - RHO**2)
+
+
+@pytest.mark.parametrize(
+    ("rho", "levels", "errors"), [(0.0, 0, np.eye(6)), (RHO, 64, ALIKE), (RHO, 0, LASTING)]
+)
+def test_the_step_is_that_of_dense_algebra(rho: float, levels: int, errors: Floats) -> None:
+    """Likelihood, mean and posterior means are those of the rows' whole covariance.
+
+    Noise is independent, or beside levels, or autocorrelated; `errors` is its covariance.
+    """
     history, _ = drawn(1, 4, 6, 0.5 * np.eye(DIM))
-    rows = align(history)
+    history = replace(history, levels=levels)
+    rows, known = align(history), replace(KNOWN, autocorrelation=rho)
     root = np.array([[0.4, 0.0, 0.0], [0.2, 0.3, 0.0], [0.0, 0.1, 0.5]])
     covariance, noise2 = root @ root.T, 0.2
-    found = Evidence.of(rows, KNOWN, DIM)
+    found = Evidence.of(rows, known, DIM)
     step = _sweep(found, covariance, noise2, shifts=True)
     cost, normal, right, blocks = 0.0, np.zeros((DIM, DIM)), np.zeros(DIM), []
     for part in history.trajectories.values():
         carried = np.stack([np.convolve(x, WEIGHTS)[:6] for x in part.contexts.T], axis=1)
-        errors = part.measurements.value - 0.4 - carried @ THETA
-        whole = carried @ covariance @ carried.T + noise2 * np.eye(6)
-        blocks.append((carried, errors, np.linalg.inv(whole)))
+        left = part.measurements.value - 0.4 - carried @ THETA
+        whole = carried @ covariance @ carried.T + noise2 * errors
+        blocks.append((carried, left, np.linalg.inv(whole)))
         normal += carried.T @ blocks[-1][2] @ carried
-        right += carried.T @ blocks[-1][2] @ errors
-        cost += 0.5 * np.linalg.slogdet(whole)[1]
+        right += carried.T @ blocks[-1][2] @ left
+        cost += 0.5 * (np.linalg.slogdet(whole)[1] - np.linalg.slogdet(errors)[1])
     shift = np.linalg.solve(normal, right)
-    left = [errors - carried @ shift for carried, errors, _ in blocks]
-    cost += 0.5 * sum(e @ inverse @ e for e, (*_, inverse) in zip(left, blocks, strict=True))
+    lefts = [left - carried @ shift for carried, left, _ in blocks]
+    cost += 0.5 * sum(e @ inverse @ e for e, (*_, inverse) in zip(lefts, blocks, strict=True))
     assert step.shift == pytest.approx(shift, rel=1e-6)
     assert step.cost == pytest.approx(cost, rel=1e-9)
     deltas = Responses(covariance, noise2**0.5).deltas(found)
-    for delta, (carried, errors, inverse) in zip(deltas, blocks, strict=True):
-        assert delta == pytest.approx(covariance @ carried.T @ inverse @ errors, rel=1e-9)
+    for delta, (carried, left, inverse) in zip(deltas, blocks, strict=True):
+        assert delta == pytest.approx(covariance @ carried.T @ inverse @ left, rel=1e-9)
+
+
+def test_a_level_beside_an_own_response_is_that_of_dense_algebra() -> None:
+    """Its mean and its error are those given all errors of the trajectory."""
+    history, _ = drawn(7, 1, 9, 0.5 * np.eye(DIM))
+    part = next(iter(history.trajectories.values()))
+    tau = (RHO / (1.0 - RHO)) ** 0.5
+    agent = make_agent("anytime", dim=DIM, horizon=3, own=True, levels=True)
+    agent.theta, own = THETA, Responses(0.2 * np.eye(DIM), NOISE).to_json()
+    agent.prediction = replace(KNOWN, autocorrelation=RHO, own=own)
+    carried = np.stack([np.convolve(x, WEIGHTS)[:9] for x in part.contexts.T], axis=1)
+    both = np.column_stack([carried, np.ones(9)])
+    prior = np.diag([0.2, 0.2, 0.2, (tau * NOISE) ** 2])
+    precise = np.linalg.inv(np.linalg.inv(prior) + both.T @ both / NOISE**2)
+    left = part.measurements.value - 0.4 - carried @ THETA
+    mean = precise @ both.T @ left / NOISE**2
+    said = agent.level(part, tau * NOISE)
+    assert said == pytest.approx((mean[3], precise[3, 3] ** 0.5), rel=1e-9)
+    theta, error = agent.response(part)
+    assert theta == pytest.approx(THETA + mean[:3], rel=1e-9)
+    assert error == pytest.approx(np.diag(precise)[:3] ** 0.5, rel=1e-9)
+
+
+def test_where_levels_do_not_differ_own_responses_are_the_same() -> None:
+    """Equal to the bit: a spread of 0 changes no row."""
+    history, _ = drawn(8, 20, 30, 0.5 * np.eye(DIM))
+    parts = {  # less its mean error, so that no level stands out
+        name: replace(part, measurements=replace(part.measurements, value=_centred(part)))
+        for name, part in history.trajectories.items()
+    }
+    history = replace(history, trajectories=parts)
+    told = {"dim": DIM, "horizon": 3, "own": True, "profiles": "shared"}
+    agents = [make_agent("anytime", **told, levels=levels) for levels in (False, True)]
+    found = [agent.fit(history).to_json() for agent in agents]
+    assert found[1].pop("levels")["spread"] == 0.0
+    assert found[0].pop("levels") is None
+    assert found[0] == found[1]
+
+
+def _centred(part: Trajectory) -> Floats:
+    value = part.measurements.value
+    carried = np.stack([np.convolve(x, WEIGHTS)[: len(value)] for x in part.contexts.T], axis=1)
+    return value - (value - carried @ THETA).mean()
 
 
 def test_spans_and_unordered_parts_are_summed_by_trajectory() -> None:

@@ -1,5 +1,6 @@
 """Trajectories with responses of their own: what decides is theirs, in both databases."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,23 +9,27 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent
+from lhb_engine.history import FitWindow, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 from service.api.trajectories import _one
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
-from service.rounds import own_responses
+from service.rounds import own_responses, slot_sums
+from service.rounds.stored_rows import stored_measurements
+from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
+from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database, repeats
 from tests.service.service_harness import ServiceHarness
 
 DIM, USERS = 2, ("a", "b", "c", "d", "e", "f")
 THETAS = {name: np.array([np.cos(i / 3), np.sin(i / 3)]) for i, name in enumerate(USERS)}
-BY_TIME = ("reward_mode", "default_reward", "reward_wait_seconds")
+BY_TIME = ("reward_mode", "default_reward", "reward_wait_seconds", "clock")
 BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
 
 
@@ -40,6 +45,7 @@ class World:
         self.harness, self.url, self.rng = harness, url, np.random.default_rng(5)
         body = {name: options.pop(name) for name in BY_TIME if name in options}
         own = {"own": True, **options}
+        self.levels = {name: 2.0 * i for i, name in enumerate(USERS) if options.get("levels")}
         harness.create(algorithm="anytime", dim=DIM, horizon=2, options=own, **body)
 
     def decide(self, name: str) -> Any:
@@ -52,7 +58,7 @@ class World:
         for i in range(n):
             name = USERS[i % len(USERS)]
             decision, value = self.decide(name)
-            value += 0.05 * float(self.rng.standard_normal())
+            value += self.levels.get(name, 0.0) + 0.05 * float(self.rng.standard_normal())
             self.reward(value, name, decision.round)
             self.harness.make_fits(self.url)
 
@@ -77,11 +83,12 @@ class World:
 
 
 @BOTH
+@pytest.mark.parametrize("levels", [False, *repeats(True)])
 def test_each_is_decided_for_by_their_own_theta(
-    harness: ServiceHarness, database_url: str, tmp_path: Path
+    harness: ServiceHarness, database_url: str, tmp_path: Path, levels: bool
 ) -> None:
     """It points where the user's does; replay and an imported copy agree to the bit."""
-    world = World(harness, database_url)
+    world = World(harness, database_url, levels=levels)
     world.play(150)
     for name, theta in THETAS.items():
         decision, _ = world.decide(name)
@@ -90,10 +97,15 @@ def test_each_is_decided_for_by_their_own_theta(
         number = own_responses.HEAD.pack(harness.session.estimate, np.inf)
         assert world.row(name).own == number + own.tobytes()
         with harness.store.reader() as reader:
-            said = _one(reader, harness.session, name, harness.now)["own"]
-        assert said["values"] == own.tolist()
-        low, high = np.array(said["intervals"]).T
+            said = _one(reader, harness.session, name, harness.now)
+            estimate = reader.installed(harness.session).values
+        assert said["own"]["values"] == own.tolist()
+        low, high = np.array(said["own"]["intervals"]).T
         assert np.all((low < own) & (own < high) & (high - low < 0.3)), name
+        assert (said["level"] is not None) == levels
+        if levels:
+            value = estimate["intercept"] + said["level"]["value"]
+            assert value == pytest.approx(world.levels[name], abs=0.1), name
     assert harness.decide("new", contexts=np.eye(DIM)).own is None  # everybody's
     assert world.differences() == []
     with harness.store.reader() as reader:
@@ -153,6 +165,96 @@ def test_who_is_erased_begins_as_everybody(harness: ServiceHarness, database_url
     assert world.decide("a")[0].own is not None
     harness.run_large(erase_trajectory(harness.key, "a"))
     assert harness.decide("a", contexts=np.eye(DIM)).own is None
+
+
+class SlotWorld(World):
+    """The same users, and slots of ten seconds; a user has one decision in each, or two."""
+
+    def __init__(self, harness: ServiceHarness, url: str, most: int) -> None:
+        clock = {"slot_seconds": 10, "totals": "trajectory", "late_slots": 3}
+        super().__init__(harness, url, clock=clock)
+        self.most = most
+
+    def play(self, n: int) -> None:
+        for _ in range(n):
+            start, totals = self.harness.now // 10 * 10, dict.fromkeys(USERS, 0.0)
+            for i, name in enumerate(USERS * self.most):
+                if i < len(USERS) or self.rng.random() < 0.5:
+                    totals[name] += self.decide(name)[1]
+            self.harness.now = start + 10.0
+            for name, value in totals.items():
+                noise = 0.05 * float(self.rng.standard_normal())
+                ends = [datetime.fromtimestamp(at, UTC) for at in (start, start + 10.0)]
+                self.harness.reward(value + noise, name, since=ends[0], until=ends[1])
+            self.harness.make_fits(self.url)
+
+    def decide(self, name: str) -> Any:
+        self.harness.now += 0.1
+        contexts = self.rng.standard_normal((4, DIM))
+        decision = self.harness.decide(name, contexts=contexts)
+        return decision, float(contexts[decision.arm] @ THETAS[name])
+
+
+@on_one_database
+def test_it_is_worked_out_by_slots(
+    harness: ServiceHarness, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the same slots as a fit's, whether their sums are kept; a late decision renews it."""
+    monkeypatch.setattr(slot_sums, "STRETCH", 8)
+    monkeypatch.setattr(slot_sums, "PAGE", 5)
+    world = SlotWorld(harness, database_url, 2)
+    world.play(24)
+    for name, theta in THETAS.items():
+        own = np.frombuffer(world.decide(name)[0].own)
+        assert own @ theta > 0.95 * np.linalg.norm(own), name
+    assert world.differences() == []
+    kept = world.decide("a")[0].own
+    assert world.decide("a")[0].own == kept
+    with harness.store.reader() as reader:
+        content = b"".join(export_session(reader, harness.session))
+        row, session = world.row("a"), harness.session
+        place = own_responses.first_of_last(session, row), row.n_rounds
+        part = own_responses.last_rounds(reader, session, "a", *place)
+        assert reader.last_slot_sums(session.key, 24).last_slot > 8
+        window = FitWindow(1, 1, row.measured_through, 2, row.measured_through)
+        past = timeline_of(session).past(reader, session, window, None, takes_kept=False)
+        whole = joined_contexts(past.whole(), "a")
+    assert part is not None
+    assert part.contexts.tobytes() == whole[: len(part.contexts)].tobytes()
+    late = harness.decide("a", contexts=9.0 * np.eye(DIM), at=harness.now - 20.0)
+    assert late.own == kept
+    renewed = harness.decide("a", contexts=np.eye(DIM)).own
+    assert renewed != kept
+    assert world.differences() == []
+    with harness.store.reader() as reader:
+        again = b"".join(export_session(reader, harness.session))
+    for file, own in ((content, kept), (again, renewed)):
+        harness.key = harness.import_file(tmp_path, file)[0].key
+        assert harness.decide("a", contexts=np.eye(DIM)).own == own
+        assert world.differences() == []
+
+
+@on_one_database
+def test_one_decision_a_slot_is_one_a_round(harness: ServiceHarness, database_url: str) -> None:
+    """A slot with one decision has its context: what is worked out is equal to the bit."""
+    world = SlotWorld(harness, database_url, 1)
+    world.play(24)
+    kept = world.decide("b")[0].own
+    with harness.store.reader() as reader:
+        decisions = reader.decisions((*harness.key, "b"), 0, 1000)[:-1]
+        found = [*reader.measurements_in(harness.key, [("b", 1, 10**6)], 10**6)]
+        values = stored_measurements(found, harness.session)["b"]
+        agent = build_agent(harness.session, reader.agent_state(harness.key))
+    contexts = np.frombuffer(b"".join(one.context for one in decisions)).reshape(-1, DIM)
+    assert agent.of(Trajectory(contexts, values, int(values.first[0]))).theta.tobytes() == kept
+
+
+def joined_contexts(history: History, name: str) -> np.ndarray:
+    """The contexts of a trajectory's parts, one after the other."""
+    found = [
+        part.contexts for key, part in history.trajectories.items() if key.startswith(f"{name}\0")
+    ]
+    return np.concatenate(found)
 
 
 def test_what_excludes_it(harness: ServiceHarness) -> None:

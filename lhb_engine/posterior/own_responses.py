@@ -96,11 +96,13 @@ class Responses:
     def covariances(self, found: Evidence) -> Floats:
         """Return the posterior covariance of each delta, (n, dim, dim)."""
         inside = np.eye(len(self.covariance)) + self.covariance @ found.gram / self.noise**2
-        return np.linalg.solve(inside, np.broadcast_to(self.covariance, inside.shape))
+        left = np.linalg.solve(inside, np.broadcast_to(self.covariance, inside.shape))
+        return np.asarray(left)
 
     def errors(self, found: Evidence) -> Floats:
         """Return the posterior standard deviations of each delta's numbers, (n, dim)."""
-        return np.sqrt(np.maximum(np.einsum("nii->ni", self.covariances(found)), 0.0))
+        variances = np.einsum("nii->ni", self.covariances(found))
+        return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""

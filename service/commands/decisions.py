@@ -178,7 +178,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         session.count_decision(trajectory, at)
         begun = timeline.begun_by(session.n_rounds, at)
-        if session.clock is not None and begun <= trajectory.measured_through:
+        if timeline.is_measured(trajectory, begun):
             trajectory.own = None
         round = trajectory.n_rounds
         arm, scores, propensity, explored, context = None, b"", None, False, b""

@@ -88,8 +88,7 @@ def first_of_last(session: SessionRow, trajectory: TrajectoryRow) -> int:
 
     With a clock the last one is the last slot that is measured.
     """
-    last = trajectory.n_rounds if session.clock is None else trajectory.measured_through
-    return last - MOST_ROUNDS + 1
+    return timeline_of(session).last_round(trajectory) - MOST_ROUNDS + 1
 
 
 def last_rounds(

@@ -131,6 +131,14 @@ class ByDecision:
         """Return whether a value of rounds up to `last` comes after its trajectory's next round."""
         return last < trajectory.n_rounds
 
+    def last_round(self, trajectory: TrajectoryRow) -> int:
+        """Return a trajectory's last round."""
+        return trajectory.n_rounds
+
+    def is_measured(self, trajectory: TrajectoryRow, begun: int) -> bool:
+        """Return False: a decision begins its round."""
+        return False
+
     def n_missing(self, n_rounds: int, n_measured: int) -> int | None:
         """Return how many of a trajectory's rounds lack a value; None where they never have one."""
         return n_rounds - n_measured

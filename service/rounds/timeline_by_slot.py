@@ -190,6 +190,14 @@ class BySlot:
         """Return False: every total comes when its slots are over."""
         return False
 
+    def last_round(self, trajectory: TrajectoryRow) -> int:
+        """Return the last slot that is measured."""
+        return trajectory.measured_through
+
+    def is_measured(self, trajectory: TrajectoryRow, begun: int) -> bool:
+        """Return whether a decision falls into a slot whose total came."""
+        return begun <= trajectory.measured_through
+
     def n_missing(self, n_rounds: int, n_measured: int) -> int | None:
         """Return None: values are of slots, not of a trajectory's decisions."""
         return None

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tokenize
 from functools import cache
-from os.path import normpath
+from os.path import normpath, relpath
 from pathlib import Path
 
 import pytest
@@ -68,6 +68,15 @@ def written() -> list[str]:
 def documents() -> list[str]:
     """Markdown where it is read; a template of a document lies elsewhere."""
     return [n for n in written() if n.endswith(".md") and (n.startswith("docs/") or "/" not in n)]
+
+
+def test_a_program_that_a_page_includes_is_linked_above_it() -> None:
+    """Where Markdown is read as it stands, the include is all that a reader sees."""
+    for name in documents():
+        text = (ROOT / name).read_text("utf-8")
+        for program in re.findall(r'^--8<-- "(.+)"$', text, re.M):
+            shown = f"]({relpath(Path('docs', program), Path(name).parent)}).\n\n``` {{ .python }}"
+            assert f'{shown}\n--8<-- "{program}"' in text, f"{name}: {program}"
 
 
 def headings(document: str) -> list[str]:

@@ -1,21 +1,27 @@
 """`lhb history`: a table of logged rounds, by named columns, appended to a session."""
 
 import csv
+import json
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from clients.cli.output import AsJson, LogError, counted, show, table
 
 CALL_ROUNDS = 10_000  # of one call
-SHOWN_ROUNDS = 5  # of a dry run
+MOST_CALLS = 5000  # about: then trajectories are sent in fewer stretches of time
+SHOWN_ROUNDS, SHOWN_ARMS = 5, 3
 Cells = dict[str, Any]
+NOTHING: tuple[Any, ...] = ([], {"covariates": []})
 
 
 def history(
@@ -36,8 +42,17 @@ def history(
         str | None, typer.Option(help="Column of the trajectory's key; default: one without.")
     ] = None,
     time: Annotated[
-        str | None, typer.Option(help="Column that orders the rounds; default: the file does.")
+        str | None,
+        typer.Option(
+            help="Column that orders the rounds; dates are stored with them, of UTC by default."
+        ),
     ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the session from the columns; see --horizon.")
+    ] = False,
+    horizon: Annotated[
+        int, typer.Option(min=0, help="Of --create: how many rounds a choice may still pay.")
+    ] = 0,
     url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what was understood, and send nothing.")
@@ -50,40 +65,41 @@ def history(
 
     Example: lhb history mail log.csv --time day --reward revenue --arm arm --dry-run
     """
-    from clients import Client
+    from clients import Client, NotFound
 
     covariates = tuple(covariate or ())
     columns = Columns(reward, arm, tuple(feature or ()), covariates, trajectory, time)
     rows = _rows(file)
-    parts, categories = columns.rounds(rows, 2 if file.suffix == ".csv" else 1)
-    was_there = False
-    if not dry_run:
-        digest = sha256(file.read_bytes() + repr(columns).encode()).hexdigest()[:32]
-        with Client(url) as client:
-            handle = client.session_handle(session)
-            before = handle.read()["n_rounds"]
-            for i, (key, rounds) in enumerate(parts.items()):
-                for first in range(0, len(rounds), CALL_ROUNDS):
-                    call = rounds[first : first + CALL_ROUNDS]
-                    handle.history(
-                        [one["context"] for one in call],
-                        [one["reward"] for one in call],
-                        trajectory=key,
-                        import_id=f"{digest}-{i}-{first}",
-                        covariates={n: [one[n] for one in call] for n in covariates},
-                        arm_ids=[one["arm"] for one in call] if arm else None,
-                    )
-            was_there = handle.read()["n_rounds"] == before
+    rounds, categories = columns.rounds(rows, 2 if file.suffix == ".csv" else 1)
+    labels, first = _labels(rounds), rounds[0]["trajectory"]
+    with Client(url) as client:
+        try:
+            handle = client.session(session)
+            _refuse_unfit(session, handle.info, labels, covariates)
+        except NotFound:
+            settings = columns.settings(rounds, labels, horizon)
+            if not create:
+                detail = f"add --create, or create it: client.create_session({session!r}, "
+                said = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+                raise LogError(f"there is no session {session!r}; {detail}{said})") from None
+            if not horizon:
+                raise LogError(
+                    "--create needs a --horizon: how many rounds may a choice pay?"
+                ) from None
+            if not dry_run:
+                handle = client.create_session(session, **settings)
+        was_there = not dry_run and not _send(handle, file, columns, rounds)
     answer = {
         "rounds": len(rows),
-        "trajectories": len(parts),
-        "missing": sum(one["reward"] is None for rounds in parts.values() for one in rounds),
+        "trajectories": len({one["trajectory"] for one in rounds}),
+        "missing": sum(one["reward"] is None for one in rounds),
         "categories": categories,
-        "first": next(iter(parts.values()))[:SHOWN_ROUNDS],
+        "first": [one for one in rounds if one["trajectory"] == first][:SHOWN_ROUNDS],
         "sent": not dry_run,
         "was_there": was_there,
+        "decide": columns.next_decision(rounds),
     }
-    show(answer, as_json, _lines(answer))
+    show(answer, as_json, _lines(answer, session, url))
 
 
 @dataclass(frozen=True)
@@ -97,8 +113,8 @@ class Columns:
     trajectory: str | None
     time: str | None
 
-    def rounds(self, rows: list[Cells], first: int) -> tuple[dict[str, list[Cells]], list[str]]:
-        """Return the rounds by trajectory, in order, and which columns are categories.
+    def rounds(self, rows: list[Cells], first: int) -> tuple[list[Cells], list[str]]:
+        """Return the rounds in order, and which columns are categories.
 
         Raises `LogError`, which names the row, of which the first has the number `first`.
         """
@@ -110,10 +126,13 @@ class Columns:
                 raise LogError(f"there is no column {name}; there are {', '.join(rows[0])}")
         categories = [n for n in chosen if n == self.arm or not _are_numbers(rows, n)]
         numbered = list(enumerate(rows, first))
+        times: dict[int, float | datetime] = {}
         if self.time is not None:
             times = {number: _time(number, self.time, row[self.time]) for number, row in numbered}
+            if len({type(time) for time in times.values()}) > 1:
+                raise LogError(f"{self.time} holds both numbers and dates")
             numbered.sort(key=lambda pair: times[pair[0]])
-        parts: dict[str, list[Cells]] = {}
+        rounds: list[Cells] = []
         for number, row in numbered:
             context = {
                 name: str(row[name]) if name in categories else _number(number, name, row[name])
@@ -123,10 +142,85 @@ class Columns:
             measured: Cells = {n: _number(number, n, row[n]) for n in self.covariates}
             measured["reward"] = _number(number, self.reward, row[self.reward])
             measured["arm"] = context.get(self.arm) if self.arm else None
-            at = None if self.time is None else str(row[self.time])
-            key = "" if self.trajectory is None else str(row[self.trajectory])
-            parts.setdefault(key, []).append({**measured, "context": context, "time": at})
-        return parts, categories
+            time = times.get(number)
+            measured["at"] = time.isoformat() if isinstance(time, datetime) else None
+            measured["trajectory"] = "" if self.trajectory is None else str(row[self.trajectory])
+            said = None if self.time is None else str(row[self.time])
+            rounds.append({**measured, "context": context, "time": said})
+        return rounds, categories
+
+    def settings(self, rounds: list[Cells], labels: list[str], horizon: int) -> Cells:
+        """Return the settings of a session that takes these rounds."""
+        arms = sorted({one["arm"] for one in rounds if one["arm"] is not None})
+        settings: Cells = {"dim": len(labels), "horizon": horizon or 30}
+        settings |= {"features": [one for one in labels if "=" not in one]}
+        settings |= {"arms": arms, "options": {"covariates": [*self.covariates]}}
+        return {name: value for name, value in settings.items() if value not in NOTHING}
+
+    def next_decision(self, rounds: list[Cells]) -> Cells:
+        """Return the body of a decision between the arms of the last rounds."""
+        latest: dict[str, Cells] = {}
+        for one in reversed(rounds):
+            if one["context"]:
+                latest.setdefault(one["arm"] or _text(one["context"]), one)
+            if len(latest) == SHOWN_ARMS:
+                break
+        body: Cells = {"contexts": [one["context"] for one in latest.values()]}
+        if self.arm is not None:
+            body["arm_ids"] = [*latest]
+        if self.trajectory is not None:
+            body["trajectory"] = rounds[-1]["trajectory"]
+        return body
+
+
+def _labels(rounds: list[Cells]) -> list[str]:
+    """Return what the columns of these contexts are called: a number's name, or name=category."""
+    items = (item for one in rounds for item in one["context"].items())
+    return [*dict.fromkeys(n if isinstance(v, float) else f"{n}={v}" for n, v in items)]
+
+
+def _refuse_unfit(name: str, info: Any, labels: list[str], covariates: tuple[str, ...]) -> None:
+    """Raise a `LogError` where a session does not take such rounds."""
+    if info["clock"] is not None:
+        detail = "send its decisions with forced_arm and at, and its totals as rewards"
+        raise LogError(f"{name} has a clock, and takes no rounds without it: {detail}")
+    known = (info["options"] or {}).get("covariates") or []
+    new = [one for one in covariates if one not in known]
+    if new:
+        raise LogError(f"{name} has no covariate {', '.join(new)}; it has {known or 'none'}")
+    needed = dict.fromkeys([*(info["features"] or ()), *labels])
+    if info["categories"] != "hashed" and len(needed) > info["dim"]:
+        detail = f"there would be {len(needed)} columns: {', '.join(needed)}"
+        raise LogError(f"{name} has dim {info['dim']}, and {detail}")
+
+
+def _send(handle: Any, file: Path, columns: Columns, rounds: list[Cells]) -> bool:
+    """Send the rounds, in the order of their times; return whether some were new."""
+    digest = sha256(file.read_bytes() + repr(columns).encode()).hexdigest()[:32]
+    before, sent = handle.read()["n_rounds"], Counter[str]()
+    for stretch in _stretches(rounds):
+        parts: dict[str, list[Cells]] = {}
+        for one in stretch:
+            parts.setdefault(one["trajectory"], []).append(one)
+        for key, call in parts.items():
+            handle.history(
+                [one["context"] for one in call],
+                [one["reward"] for one in call],
+                trajectory=key,
+                import_id=f"{digest}-{sha256(key.encode()).hexdigest()[:8]}-{sent[key]}",
+                covariates={n: [one[n] for one in call] for n in columns.covariates},
+                arm_ids=[one["arm"] for one in call] if columns.arm else None,
+                at=[one["at"] for one in call] if call[0]["at"] else None,
+            )
+            sent[key] += len(call)
+    return bool(handle.read()["n_rounds"] > before)
+
+
+def _stretches(rounds: list[Cells]) -> Iterator[list[Cells]]:
+    """Cut rounds into stretches of time: each sends a call a trajectory, and all go on in step."""
+    n = len({one["trajectory"] for one in rounds})
+    size = CALL_ROUNDS if n == 1 else min(CALL_ROUNDS, max(1, len(rounds) * n // MOST_CALLS))
+    yield from (rounds[i : i + size] for i in range(0, len(rounds), size))
 
 
 def _rows(file: Path) -> list[Cells]:
@@ -168,19 +262,20 @@ def _number(number: int, name: str, cell: Any) -> float | None:
     return value
 
 
-def _time(number: int, name: str, cell: Any) -> tuple[float, str]:
-    """Return what orders a time: seconds since 1970, or the number that it is."""
+def _time(number: int, name: str, cell: Any) -> float | datetime:
+    """Return what orders a time: the date, or the number that it is."""
     try:
-        return float(cell), ""
+        return float(cell)
     except (TypeError, ValueError):
         pass
     try:
-        return datetime.fromisoformat(str(cell)).timestamp(), str(cell)
+        at = datetime.fromisoformat(str(cell))
     except ValueError:
         raise LogError(f"row {number}, {name}: {cell!r} is no time") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _lines(answer: dict[str, Any]) -> Iterator[str]:
+def _lines(answer: dict[str, Any], session: str, url: str) -> Iterator[str]:
     rounds = counted(answer["rounds"], "round")
     n = answer["trajectories"]
     whose = f"{n} trajector{'y' if n == 1 else 'ies'}"
@@ -194,6 +289,14 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         for n, one in enumerate(answer["first"], 1)
     )
     yield from table(("round", "time", "context", "reward"), texts)
+    if answer["first"][0]["time"] is not None and answer["first"][0]["at"] is None:
+        yield "The times are numbers: rounds are in their order, and have the time of loading."
+    body = answer["decide"]
+    asked = ", ".join([str(body["contexts"]), *(f"{n}={body[n]!r}" for n in [*body][1:])])
+    yield "The next decision, in Python and by curl:"
+    yield f"  client.session({session!r}).decide({asked})"
+    path = f"{url}/v1/sessions/{quote(session, safe='')}/decisions"
+    yield f"  curl -H content-type:application/json {path} -d {shlex.quote(json.dumps(body))}"
 
 
 def _said(reward: float | None) -> str:

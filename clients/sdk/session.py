@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Self, Unpack
 
 from .answers import (
@@ -222,6 +223,7 @@ class SessionOperations:
         import_id: str | None = None,
         covariates: Mapping[str, Sequence[float | None]] | None = None,
         arm_ids: Sequence[str | None] | None = None,
+        at: Sequence[datetime | str] | None = None,
     ) -> Call[HistoryAnswer]:
         """Append logged rounds, to start warm.
 
@@ -239,10 +241,13 @@ class SessionOperations:
             Covariates of the session by name, each with one number, or None, a round.
         arm_ids : sequence of (str or None), optional
             Which arm was played, one a round.
+        at : sequence of (datetime or str), optional
+            When each round was, none before the one before it; by default now.
         """
         body = {"contexts": encoded(contexts), "import_id": import_id or str(uuid.uuid4())}
         arms = None if arm_ids is None else list(arm_ids)
-        body |= without_none({"trajectory": trajectory or None, "arm_ids": arms})
+        times = None if at is None else list(at)
+        body |= without_none({"trajectory": trajectory or None, "arm_ids": arms, "at": times})
         if rewards is not None:
             body["rewards"] = without_nan(rewards)
         if covariates:

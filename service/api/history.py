@@ -1,5 +1,6 @@
 """POST /v1/sessions/{id}/history: append logged rounds to a session."""
 
+from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
@@ -55,6 +56,7 @@ def read_history(body: bytes) -> dict[str, Any]:
     arm_ids = fields.get("arm_ids")
     if arm_ids is not None and len(arm_ids) != n:
         raise Problem(ProblemCode.WRONG_SHAPE, f"{len(arm_ids)} arms for {n} rounds", "arm_ids")
+    times = _times(fields.get("at"), n)
     rewards = [None if value is None else value + 0.0 for value in rewards]
     covariates = fields.get("covariates") or {}
     for name, values in covariates.items():
@@ -65,9 +67,10 @@ def read_history(body: bytes) -> dict[str, Any]:
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
         raise Problem(ProblemCode.INVALID, detail, "import_id")
-    # a body without covariates or arms keeps the digest that it had before there were any
+    # a body without covariates, arms or times keeps the digest that it had before there were any
     said: tuple[object, ...] = (rewards, sorted(covariates.items())) if covariates else (rewards,)
     said += () if arm_ids is None else (arm_ids,)
+    said += () if times is None else ("at", times)
     return {
         "trajectory": fields.get("trajectory") or "",
         "contexts": contexts,
@@ -75,5 +78,19 @@ def read_history(body: bytes) -> dict[str, Any]:
         "import_id": import_id,
         "covariates": covariates,
         "arm_ids": arm_ids or [None] * n,
+        "times": times,
         "digest": None if import_id is None else body_digest(contexts, *said),
     }
+
+
+def _times(given: list[datetime] | None, n: int) -> list[float] | None:
+    """Return the rounds' times in Unix seconds, which do not go back."""
+    if given is None:
+        return None
+    if len(given) != n:
+        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(given)} times for {n} rounds", "at")
+    times = [at.timestamp() for at in given]
+    back = next((i for i in range(1, n) if times[i] < times[i - 1]), None)
+    if back is not None:
+        raise Problem(ProblemCode.OUT_OF_RANGE, "it is before the round before it", f"at[{back}]")
+    return times

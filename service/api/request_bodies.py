@@ -252,6 +252,11 @@ class HistoryBody(TypedDict, total=False):
         HistoryCovariates | None,
         Field(description="covariates of the session, each with one number, or null, per round"),
     ]
+    at: Annotated[
+        list[Timestamp] | None,
+        Field(description="when each round was, none before the one before it; by default now"),
+        FailFast(),
+    ]
     trajectory: KeyInPath | None
     import_id: Annotated[ImportId | None, Field(description="idempotency key of the body")]
 

@@ -62,6 +62,7 @@ class Log:
     covariates: dict[str, list[float | None]] = field(default_factory=dict)
     limits: Limits = NO_LIMITS
     arm_ids: list[str | None] | None = None  # one a round; None where none is known
+    times: list[float] | None = None  # one a round, in Unix seconds; None: now
 
     @property
     def trajectory_key(self) -> TrajectoryKey:
@@ -84,6 +85,15 @@ class Log:
         """Return the i-th round's covariates."""
         values_of_round = {name: values[i] for name, values in self.covariates.items()}
         return {name: value for name, value in values_of_round.items() if value is not None}
+
+    def refuse_times(self, last_at: float, now: float) -> None:
+        """Raise a 422 where times go back behind a trajectory's last decision, or are to come."""
+        if self.times is not None and self.times[0] < last_at:
+            detail = "the trajectory has a later round already, and times do not go back"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, "at[0]")
+        if self.times is not None and self.times[-1] > now:
+            detail = "it is ahead of the server's clock"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"at[{len(self.times) - 1}]")
 
     def slice_from(self, n: int) -> range:
         """Return the rounds that the slice after n rounds may take."""
@@ -152,7 +162,9 @@ class AppendSlice(Command[Appended | Appending]):
             covariates_text(session, dict.fromkeys(log.covariates, 0.0))  # refuses unknown ones
             contexts, names = numbers_of(session, log.contexts)
             assert contexts is not None
-            first, n = uow.trajectory(log.trajectory_key).n_rounds + 1, 0
+            trajectory = uow.trajectory(log.trajectory_key)
+            log.refuse_times(trajectory.last_at, uow.now)
+            first, n = trajectory.n_rounds + 1, 0
         else:
             contexts = done.contexts
             if uow.session(log.key) is None:
@@ -225,10 +237,14 @@ class AppendSlice(Command[Appended | Appending]):
             beside = covariates_text(state.session, log.told(i))
             arm = None if log.arm_ids is None else log.arm_ids[i]
             arms = None if arm is None else [arm]
-            decide.take(work, state.session, contexts[i : i + 1], arms, forced=0, beside=beside)
+            decide.at = None if log.times is None else log.times[i]
+            decision = decide.take(
+                work, state.session, contexts[i : i + 1], arms, forced=0, beside=beside
+            )
             reward = log.reward(i, first)
             if reward is not None:
                 planned = plan_rewards(work, state.session, [reward], "rewards")
+                planned = [(whose, new._replace(at=decision.at)) for whose, new in planned]
                 apply_rewards(work, state.session, planned, self.agents)
             if thread_time() > until:
                 break

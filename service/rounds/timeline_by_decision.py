@@ -7,7 +7,6 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
-from service.base.problems import Problem, ProblemCode
 from service.rounds.history import PastByDecision
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decided_rounds
@@ -34,13 +33,10 @@ class ByDecision:
     def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
         """Return when a decision is taken: now, but times never go back within a trajectory.
 
-        `asked` is what the client says, in Unix seconds; `last_at` that of the trajectory's last
-        decision. Raises 422 where the session takes no decision of that time.
+        `asked` is what the client says, or its log, in Unix seconds; `last_at` that of the
+        trajectory's last decision. Raises 422 where the session takes no decision of that time.
         """
-        if asked is not None:
-            detail = "a decision names its time only in a session with a clock"
-            raise Problem(ProblemCode.INVALID, detail, "at")
-        return max(now, last_at)
+        return max(now if asked is None else asked, last_at)
 
     def n_begun(self, session: SessionRow) -> int:
         """Return how many rounds have begun, as lags and fits count them."""

@@ -144,7 +144,7 @@ class BySlot:
 
     def refuse_log(self) -> None:
         """Refuse every log."""
-        detail = "a log has no times; send its decisions with forced_arm and at"
+        detail = "a log is of rounds, not of slots; send its decisions with forced_arm and at"
         raise Problem(ProblemCode.INVALID, detail, "contexts")
 
     def rounds_of(

@@ -1,6 +1,8 @@
 """`lhb history` appends the rounds of a table, by named columns, once."""
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ def test_rounds_are_appended_in_order_and_once(url: str, log: str, tmp_path: Pat
         rounds = list(session.rounds(trajectory="ann"))
         assert [one["reward"] for one in rounds] == [5.0, 6.0, 7.0]
         assert [one["covariates"] for one in rounds] == [{"heat": h} for h in (18.0, 19.0, 20.0)]
+        assert [one["at"][:10] for one in rounds] == [f"2026-01-0{day}" for day in (1, 2, 3)]
         assert [one["arm_id"] for one in rounds] == ["garden", None, "kitchen"]
         features = session.read()["features"]
         assert features is not None
@@ -53,14 +56,20 @@ def test_rounds_are_appended_in_order_and_once(url: str, log: str, tmp_path: Pat
         assert session.read()["n_rounds"] == 4
 
 
-def test_a_dry_run_says_what_it_understood(log: str) -> None:
-    ran = run("mail", log, *NAMED, "--time", "day", "--url", "http://127.0.0.1:9", "--dry-run")
+def test_a_dry_run_says_what_it_understood(url: str, log: str) -> None:
+    asked = ("dry", log, *NAMED, "--time", "day", "--url", url, "--dry-run")
+    made = ("--create", "--horizon", "5")
+    ran = run(*asked)
+    assert ran.exit_code == 1
+    assert "there is no session 'dry'; add --create" in ran.output
+    assert "dim=3, horizon=30, features=['price'], arms=['garden', 'kitchen'])" in ran.output
+    ran = run(*asked, *made)
     lines = ran.stdout.splitlines()
     assert lines[0] == "4 rounds of 2 trajectories, 1 without a reward; nothing was sent"
     assert lines[1] == "categories: arm"
     assert lines[3].split() == ["1", "2026-01-01", "arm", "garden,", "price", "1.0", "5"]
     assert lines[4].split() == ["2", "2026-01-02", "no", "action", "6"]
-    ran = run("mail", log, *NAMED, "--dry-run", "--json")
+    ran = run("dry", log, *NAMED, "--dry-run", "--json", "--url", url, *made)
     assert json.loads(ran.stdout)["first"][0]["context"] == {"arm": "kitchen", "price": 2.5}
 
 
@@ -77,17 +86,69 @@ def test_a_dry_run_says_what_it_understood(log: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_named(log: str, arguments: tuple[str, ...], reason: str) -> None:
+    """Before a server is asked."""
     ran = run("mail", log, *arguments, "--dry-run")
     assert ran.exit_code == 1
     assert reason in ran.output
 
 
-def test_a_parquet_file_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"dim": 2}, "dim 2, and there would be 3 columns: arm=kitchen, price, arm=garden"),
+        ({"dim": 3}, "has no covariate heat; it has none"),
+        ({"dim": 3, "clock": {"slot_seconds": 60}}, "has a clock"),
+    ],
+)
+def test_what_a_session_does_not_take_is_said_by_a_dry_run(
+    url: str, log: str, settings: Any, reason: str
+) -> None:
+    with Client(url) as client:
+        session = client.create_session(horizon=5, **settings)
+        covariate = ("--covariate", "heat") if "covariate" in reason else ()
+        arguments = (session.id, log, *NAMED, *covariate, "--url", url)
+        ran = run(*arguments, "--dry-run")
+        assert ran.exit_code == 1
+        assert reason in ran.output
+        session.delete()
+
+
+def test_the_decision_that_goes_with_a_file_is_said(url: str, log: str) -> None:
+    """The session is made from the columns, and both calls that are printed run as they are."""
+    arguments = ("made for it", log, *NAMED, "--time", "day", "--url", url)
+    assert run(*arguments, "--create", "--horizon", "5").exit_code == 0
+    python, curl = run(*arguments).stdout.splitlines()[-2:]
+    with Client(url) as client:
+        session = client.session("made for it")
+        assert (session.info["dim"], session.info["arms"]) == (3, ["garden", "kitchen"])
+        decision = eval(python, {"client": client})
+        assert decision.arm_id in ("garden", "kitchen")
+        said = subprocess.run(shlex.split(curl), capture_output=True, text=True, check=True)
+        assert json.loads(said.stdout)["round"] == decision.round + 1
+        session.delete()
+
+
+def test_trajectories_go_on_in_step(url: str, tmp_path: Path) -> None:
+    """Many of them, over some days: positions are in the order of times, not of users."""
+    days = [f"2026-01-0{day},user {user},1,{day}\n" for user in range(3) for day in (1, 2, 3)]
+    (tmp_path / "users.csv").write_text("day,who,x,reward\n" + "".join(days))
+    named = ("--reward", "reward", "--feature", "x", "--trajectory", "who", "--time", "day")
+    made = ("--create", "--horizon", "2", "--url", url)
+    assert run("in step", str(tmp_path / "users.csv"), *named, *made).exit_code == 0
+    with Client(url) as client:
+        session = client.session("in step")
+        items = session.series(by="time")["items"]
+        assert [one["reward"] for one in items] == [1.0, 2.0, 3.0]
+        session.delete()
+
+
+def test_a_parquet_file_is_read(tmp_path: Path, url: str) -> None:
     import pandas as pd
 
     pd.DataFrame({"arm": [0, 1], "revenue": [1.5, None]}).to_parquet(tmp_path / "log.parquet")
     file = str(tmp_path / "log.parquet")
-    ran = run("mail", file, "--reward", "revenue", "--arm", "arm", "--dry-run", "--json")
+    made = ("--create", "--horizon", "5", "--url", url)
+    ran = run("none", file, "--reward", "revenue", "--arm", "arm", "--dry-run", "--json", *made)
     answer = json.loads(ran.stdout)
     assert [one["context"] for one in answer["first"]] == [{"arm": "0"}, {"arm": "1"}]
     assert (answer["missing"], answer["categories"]) == (1, ["arm"])

@@ -134,6 +134,48 @@ async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 10
 
 
+async def test_rounds_of_a_log_have_its_times(serve: Serve) -> None:
+    """In the log of rounds, the series, an export and its import; rewards came with them."""
+    days = [f"2026-01-0{day}T00:00:00.000000Z" for day in (1, 1, 3)]
+    async with serve() as client:
+        session = await client.create()
+        path = f"/v1/sessions/{session}"
+        body = {"contexts": [[1.0, 0.0]] * 3, "rewards": [1.0, 2.0, 3.0], "import_id": "a"}
+        for _ in range(2):
+            answer = await client.post(f"{path}/history", json={**body, "at": days})
+        assert answer.status_code == 200
+        problem(await client.post(f"{path}/history", json=body), 409, "event_conflict", "import_id")
+        file = (await client.get(f"{path}/events")).content
+        typed = {"content-type": "application/x-ndjson"}
+        made = await client.post("/v1/sessions/import", content=file, headers=typed)
+        for id in (session, made.json()["id"]):
+            rounds = (await client.read(f"/v1/sessions/{id}/rounds"))["items"]
+            assert [one["at"] for one in rounds] == days
+            series = await client.read(f"/v1/sessions/{id}/series?by=time")
+            assert [one["at"] for one in series["items"]] == [days[0], days[2]]
+            assert series["arrivals"]["longest_seconds"] == 0
+        await client.decide(session)
+        rounds = (await client.read(f"{path}/rounds"))["items"]
+        assert rounds[3]["at"] >= (await client.read(path))["created_at"]
+
+
+async def test_bad_times_of_a_log_are_refused(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        path = f"/v1/sessions/{session}/history"
+        body = {"contexts": [[1.0, 0.0]] * 2}
+        first, second = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+        await client.post(path, json={**body, "at": [first, second]})
+        for times, code, field in [
+            ([second], "wrong_shape", "at"),
+            ([second, first], "out_of_range", "at[1]"),
+            ([first, second], "out_of_range", "at[0]"),
+            ([second, "2222-01-01T00:00:00Z"], "out_of_range", "at[1]"),
+        ]:
+            problem(await client.post(path, json={**body, "at": times}), 422, code, field)
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 2
+
+
 async def test_an_import_does_not_take_the_name_of_a_decision(serve: Serve) -> None:
     contexts, _ = log(3)
     async with serve() as client:

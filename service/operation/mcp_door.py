@@ -8,22 +8,27 @@ server has no keys, tools only read.
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from inspect import Parameter, Signature
+from keyword import iskeyword
+from typing import Annotated, Any, Required, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 import httpx
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pydantic import Field
+from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.access import EVERYBODY, WRITER
+from service.api.request_bodies import DecisionBody, HistoryBody, RewardsBody
+from service.api.session_bodies import SessionBody
 
 INSTRUCTIONS = (
     "Sessions learn which arm to show from rewards that come late and mixed. Begin with "
     "`sessions`; `estimate` says what a session has learned, and its findings what to do."
 )
-Rows = list[list[float]] | list[dict[str, float | str]]
 Answer = dict[str, Any]
 Tools = list[Callable[..., Any]]
 
@@ -36,7 +41,22 @@ class Door:
         self._client = httpx.AsyncClient(transport=inside, base_url="http://127.0.0.1")
         reads: Tools = [self.sessions, self.session, self.estimate]
         reads += [self.trajectory, self.credit, self.credit_by_feature, self.lift, self.explain]
-        writes: Tools = [self.create_session, self.decide, self.reward, self.append_history]
+        create = (
+            "Create a session, or find the one of this name: `dim` numbers an arm, `horizon` lags."
+        )
+        decide = (
+            "Choose one of the arms, a row of contexts each; the same event_id is one decision."
+        )
+        reward = "Store the number that was measured for a round, or for what else is named."
+        append = (
+            "Append logged rounds, the chosen context of each and its reward; an import_id once."
+        )
+        writes: Tools = [
+            self._posting("create_session", create, SessionBody, "", "name"),
+            self._posting("decide", decide, DecisionBody, "decisions", "event_id"),
+            self._posting("reward", reward, RewardsBody, "rewards"),
+            self._posting("append_history", append, HistoryBody, "history", "import_id"),
+        ]
         self._reading = _manager(reads)
         self._writing = _manager([*reads, *writes])
 
@@ -88,53 +108,39 @@ class Door:
         params = {"trajectory": trajectory}
         return await self._ask(ctx, "GET", session, "decisions", event_id, params=params)
 
-    async def create_session(
-        self,
-        ctx: Context[Any],
-        name: str,
-        dim: int,
-        horizon: int,
-        settings: dict[str, Any] | None = None,
-    ) -> Answer:
-        """Create a session, or find the one of this name: `dim` numbers an arm, `horizon` lags.
+    def _posting(self, name: str, doc: str, body: Any, below: str, *required: str) -> Any:
+        """Make a tool that posts a body: its arguments are the body's members as declared there.
 
-        `settings` are the other members of the body of POST /v1/sessions.
+        Those that are `required` beside the body's own make a repeat the same call.
         """
-        body = {**(settings or {}), "name": name, "dim": dim, "horizon": horizon}
-        return await self._ask(ctx, "POST", json=body)
+        kinds = {
+            one: _bare(kind) for one, kind in get_type_hints(body, include_extras=True).items()
+        }
+        must = {*required, *body.__required_keys__}
+        given = {"ctx": Context[Any], **({"session": str} if below else {}), **kinds}
+        must |= {"ctx", "session"}
 
-    async def decide(
-        self, ctx: Context[Any], session: str, contexts: Rows, event_id: str, trajectory: str = ""
-    ) -> Answer:
-        """Choose one of the arms, a row of contexts each; the same event_id is one decision."""
-        body = {"contexts": contexts, "event_id": event_id, "trajectory": trajectory or None}
-        return await self._ask(ctx, "POST", session, "decisions", json=body)
+        async def tool(ctx: Context[Any], session: str = "", **members: Any) -> Answer:
+            path = [session, below] if below else []
+            said = {one: value for one, value in members.items() if value is not None}
+            typed = {"content-type": "application/json"}
+            return await self._ask(ctx, "POST", *path, content=to_json(said), headers=typed)
 
-    async def reward(
-        self, ctx: Context[Any], session: str, value: float, round: int, trajectory: str = ""
-    ) -> Answer:
-        """Store the number that was measured for a round."""
-        body = {"value": value, "round": round, "trajectory": trajectory or None}
-        return await self._ask(ctx, "POST", session, "rewards", json=body)
-
-    async def append_history(
-        self,
-        ctx: Context[Any],
-        session: str,
-        contexts: Rows,
-        rewards: list[float | None],
-        import_id: str,
-        trajectory: str = "",
-    ) -> Answer:
-        """Append logged rounds, the chosen context of each and its reward; an import_id once."""
-        body = {"contexts": contexts, "rewards": rewards, "import_id": import_id}
-        body["trajectory"] = trajectory or None  # type: ignore[assignment]
-        return await self._ask(ctx, "POST", session, "history", json=body)
+        tool.__name__, tool.__doc__, tool.__annotations__ = name, doc, {**given, "return": Answer}
+        parameters = []
+        for one, kind in given.items():
+            default = Parameter.empty if one in must else None
+            if iskeyword(one):
+                one, kind = f"{one}_", Annotated[kind, Field(alias=one)]
+            way = Parameter.KEYWORD_ONLY
+            parameters.append(Parameter(one, way, default=default, annotation=kind))
+        tool.__signature__ = Signature(parameters, return_annotation=Answer)  # type: ignore[attr-defined]
+        return tool
 
     async def _ask(self, ctx: Context[Any], method: str, *below: str, **body: Any) -> Answer:
         """Ask what is `below` sessions with the caller's key; a refusal is the tool's error."""
         key = (ctx.headers or {}).get("authorization")
-        headers = {} if key is None else {"authorization": key}
+        headers = body.pop("headers", {}) | ({} if key is None else {"authorization": key})
         for part in below:
             if part in ("", ".", ".."):  # steps of a path, which would lead elsewhere
                 raise ToolError(f"unknown_session: nothing has the name {part!r}")
@@ -144,6 +150,15 @@ class Door:
         if answer.is_error:
             raise ToolError(f"{content['code']}: {content['detail']}")
         return content
+
+
+def _bare(kind: Any) -> Any:
+    """Return a member's type without what says that it is required."""
+    if get_origin(kind) is Required:
+        return get_args(kind)[0]
+    if get_origin(kind) is Annotated:
+        return Annotated[(_bare(get_args(kind)[0]), *kind.__metadata__)]
+    return kind
 
 
 def _manager(tools: Tools) -> StreamableHTTPSessionManager:

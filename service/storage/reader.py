@@ -520,6 +520,10 @@ class Reader(ABC):
         rows = self._all("waiting_messages", tenant is None, tenant or "")
         return {(tenant, id): (int(n), next_at) for tenant, id, n, next_at in rows}
 
+    def messages_given_up(self) -> list[tuple[str, int]]:
+        """Return how many messages to a tenant's webhooks were given up, by tenant."""
+        return [(tenant, int(n)) for tenant, n in self._all("messages_given_up")]
+
     def check(self) -> None:
         """Raise `Unavailable` unless the database answers."""
         self._one("check")

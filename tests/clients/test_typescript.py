@@ -4,9 +4,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from lhb import Client
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs" / "how-to.md"
@@ -21,13 +24,25 @@ def test_it_is_generated_and_plays(url: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "clients" / "typescript", package, ignore=made)
     [snippet] = re.findall(r"```ts\n(.*?)```", HOW_TO.read_text(), flags=re.DOTALL)
     (package / "src" / "how_to.ts").write_text(snippet.replace("http://127.0.0.1:8080", url))
-    environment = os.environ | {"LHB_URL": url}
-    for command in (
-        "npm install --no-package-lock --ignore-scripts --no-audit --no-fund",
-        "npm test",
-        "node dist/how_to.js",
-    ):
+    alone = os.environ | {"LHB_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    alone.pop("LHB_URL", None)
+
+    def run(command: str, **more: str) -> tuple[int, str]:
         done = subprocess.run(
-            command.split(), cwd=package, env=environment, capture_output=True, text=True
+            command.split(), cwd=package, env=alone | more, capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.returncode, f"{command}\n{done.stdout}\n{done.stderr}"
+
+    status, said = run("npm test", LHB_PYTHON="/nowhere/python")
+    assert status == 1
+    assert "there is no /nowhere/python. Run make serve" in said
+    assert "    at " not in said  # a trace
+    status, said = run("npm test")  # installs, and starts a server
+    assert status == 0, said
+    with Client(url) as client:
+        before = {session.id for session in client.sessions()}
+        status, said = run("node --test dist/client.test.js", LHB_URL=url)
+        assert status == 0, said
+        assert {session.id for session in client.sessions()} == before
+    status, said = run("node dist/how_to.js")
+    assert status == 0, said

@@ -1,11 +1,11 @@
-// Against a live server at LHB_URL, by default http://127.0.0.1:8080.
+// Against a live server at LHB_URL; `npm test` starts one.
 
 import assert from "node:assert/strict";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
 
-import { ApiError, Client, type Estimate } from "./index.js";
+import { ApiError, Client, type Estimate, type Session } from "./index.js";
 
 const url = process.env["LHB_URL"] ?? "http://127.0.0.1:8080";
 const contexts = [
@@ -13,6 +13,13 @@ const contexts = [
   [0.2, 0.9],
 ];
 const client = new Client({ url });
+const made: Session[] = [];
+
+async function create(settings: Parameters<Client["createSession"]>[0]): Promise<Session> {
+  const session = await client.createSession(settings);
+  made.push(session);
+  return session;
+}
 
 async function listed<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
   const found = [];
@@ -27,7 +34,7 @@ async function refusal(call: Promise<unknown>): Promise<ApiError> {
 }
 
 test("a loop of decisions and rewards", async () => {
-  const session = await client.createSession({ algorithm: "uniform", dim: 2, horizon: 5 });
+  const session = await create({ algorithm: "uniform", dim: 2, horizon: 5 });
   const first = await session.decide({ contexts, arm_ids: ["a", "b"] });
   assert.equal(first.round, 1);
   assert.equal(first.arm_id, ["a", "b"][first.arm as number]);
@@ -46,7 +53,7 @@ test("a loop of decisions and rewards", async () => {
 });
 
 test("what was learned from a history", async () => {
-  const session = await client.createSession({ dim: 2, horizon: 4, refit: "blocking" });
+  const session = await create({ dim: 2, horizon: 4, refit: "blocking" });
   const angles = Array.from({ length: 200 }, (_, i) => i * i);
   const shown = angles.map((angle) => [Math.cos(angle), Math.sin(angle)]);
   const rewards = shown.map((_, i) => (i < 2 ? null : (shown[i - 2]?.[0] as number)));
@@ -64,20 +71,21 @@ test("what was learned from a history", async () => {
 
 test("a session is found or made", async () => {
   const asked = { name: "from / node", dim: 2, horizon: 5 };
-  const made = await Promise.all([client.getOrCreate(asked), client.getOrCreate(asked)]);
+  const both = await Promise.all([client.getOrCreate(asked), client.getOrCreate(asked)]);
+  made.push(both[0]);
   const other = await client.getOrCreate({ ...asked, dim: 3 });
-  assert.deepEqual([made[1].id, other.id], [made[0].id, made[0].id]);
-  assert.equal((await client.session("from / node")).id, made[0].id);
+  assert.deepEqual([both[1].id, other.id], [both[0].id, both[0].id]);
+  assert.equal((await client.session("from / node")).id, both[0].id);
   assert.equal((await listed(client.sessions({ name: "from / node" }))).length, 1);
 });
 
 test("settings of a session, and what of them changes", async () => {
   const options = { covariates: ["rain"], levels: true, zero_start: false };
-  const hourly = await client.createSession({ dim: 2, horizon: 5, clock: { slot_seconds: 3600 } });
+  const hourly = await create({ dim: 2, horizon: 5, clock: { slot_seconds: 3600 } });
   assert.equal(hourly.info.clock?.slot_seconds, 3600);
-  const levelled = await client.createSession({ dim: 2, horizon: 5, options });
+  const levelled = await create({ dim: 2, horizon: 5, options });
   assert.deepEqual(levelled.info.options, options);
-  const kept = await client.createSession({ dim: 2, horizon: 5, keep_rounds: 50_000 });
+  const kept = await create({ dim: 2, horizon: 5, keep_rounds: 50_000 });
   const now = await kept.change({ keep_rounds: null, keep_days: 30 });
   assert.deepEqual([now.keep_rounds, now.keep_days, now.dropped_to], [null, 30, 0]);
   assert.equal(kept.info.keep_days, 30);
@@ -87,7 +95,7 @@ test("settings of a session, and what of them changes", async () => {
 });
 
 test("a refusal has its code and field", async () => {
-  const session = await client.createSession({ dim: 2, horizon: 5 });
+  const session = await create({ dim: 2, horizon: 5 });
   const { round } = await session.decide({ contexts });
   await session.reward({ round, value: 0.5 });
   const conflict = await refusal(session.reward({ round, value: 0.6 }));
@@ -96,7 +104,7 @@ test("a refusal has its code and field", async () => {
 });
 
 test("what goes beyond the loop", async () => {
-  const session = await client.createSession({ algorithm: "uniform", dim: 2, horizon: 5 });
+  const session = await create({ algorithm: "uniform", dim: 2, horizon: 5 });
   const first = await session.decide({ contexts });
   const second = await session.decide({ contexts });
   await session.reward({ round: 1, value: 0.5 });
@@ -110,6 +118,7 @@ test("what goes beyond the loop", async () => {
   assert.equal((await session.creditByFeature({ rounds: 10 })).reason, "No estimate is in use.");
   assert.equal((await session.trajectory("")).everybody, null);
   const copy = await session.copy({ horizon: 4 });
+  made.push(copy);
   assert.deepEqual([copy.info.n_rounds, copy.info.horizon], [2, 4]);
   assert.equal((await refusal(session.askFit())).code, "fits_by_epochs");
   assert.ok((await client.algorithms()).some((one) => one.name === "anytime"));
@@ -135,7 +144,7 @@ function listening(server: Server): string {
 }
 
 test("a step of a path is nobody's name", async () => {
-  const session = await client.createSession({ dim: 2, horizon: 4 });
+  const session = await create({ dim: 2, horizon: 4 });
   await session.decide({ contexts });
   await assert.rejects(session.eraseTrajectory("."), RangeError); // that of the empty key
   await assert.rejects(session.eraseTrajectory(".."), RangeError); // the session
@@ -163,6 +172,9 @@ const busy = createServer((_, response) => {
   const status = statuses.shift() ?? 503;
   response.writeHead(status, { "retry-after": "0" });
   response.end(status === 200 ? '{"items": [], "next": null}' : '{"code": "overloaded", "detail": "busy"}');
+});
+after(async () => {
+  await Promise.allSettled(made.map((session) => session.delete())); // some are deleted already
 });
 for (const server of [busy, losing]) {
   before(() => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));

@@ -511,5 +511,8 @@ group by tenant, webhook order by min(next_at) limit $2
 select tenant, webhook, count(*), min(next_at) from webhook_messages
 where $1 or tenant = $2 group by tenant, webhook
 
+-- name: messages_given_up
+select tenant, coalesce(sum(n_given_up), 0) from webhooks group by tenant
+
 -- name: check
 select 1 from sessions limit 1

@@ -147,6 +147,7 @@ def test_it_is_given_up_after_days_of_rarer_attempts(both: ServiceHarness) -> No
     with both.store.reader() as reader:
         assert reader.waiting_messages("") == {}
         assert reader.webhooks("")[0].n_given_up == 1
+        assert reader.messages_given_up() == [("", 1)]
 
 
 def test_of_a_receiver_that_is_away_no_more_wait_than_a_limit(

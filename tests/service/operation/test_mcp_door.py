@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 
+from service.api.request_bodies import DecisionBody, RewardsBody
 from service.commands.keys import SaveKey, new_key
 from service.operation.mcp_door import Door
 from service.web.admission import may_refuse
@@ -89,7 +90,7 @@ async def test_a_site_is_set_up_in_eight_calls(serve: Serve) -> None:
         key = (await keys(client))["writer"]
     async with serve(mcp=True) as client:
         made = {"refit": "blocking", "seed": 1}
-        await call(client, "create_session", key, name="news", dim=2, horizon=4, settings=made)
+        await call(client, "create_session", key, name="news", dim=2, horizon=4, **made)
         logged = {"contexts": contexts.tolist(), "rewards": rewards.tolist(), "import_id": "log"}
         await call(client, "append_history", key, session="news", **logged)
         arms = {"contexts": [[1.0, 0.0], [-1.0, 0.0]], "event_id": "today"}
@@ -99,6 +100,33 @@ async def test_a_site_is_set_up_in_eight_calls(serve: Serve) -> None:
         assert (await call(client, "reward", key, session="news", **stored))["accepted"] == 1
         estimate = await call(client, "estimate", key, session="news")
         assert int(np.argmax(estimate["lag_weights"])) == 1
+
+
+async def test_tools_take_what_their_routes_take(serve: Serve) -> None:
+    """Every member of a body, `from` included, and what the route refuses."""
+    async with serve() as client:
+        key = (await keys(client))["writer"]
+    async with serve(mcp=True) as client:
+        listed = {one["name"]: one for one in (await ask(client, "tools/list", key))["tools"]}
+        for tool, body in [("decide", DecisionBody), ("reward", RewardsBody)]:
+            members = listed[tool]["inputSchema"]["properties"]
+            assert members.keys() == {"session", *body.__annotations__}
+        assert listed["decide"]["inputSchema"]["required"] == ["session", "event_id"]
+        holdout = {"share": 0.5}
+        created = {"name": "trial", "dim": 1, "horizon": 2, "holdout": holdout}
+        assert (await call(client, "create_session", key, **created))["holdout"]["share"] == 0.5
+        contexts = [[1.0], [0.5]]
+        said = {"session": "trial", "contexts": contexts, "default_arm": 1, "forced_arm": 0}
+        decision = await call(client, "decide", key, event_id="a", **said)
+        assert decision["arm"] == 0, decision
+        skipped = await call(client, "decide", key, session="trial", event_id="b", skip=True)
+        assert (skipped["round"], skipped["arm"]) == (2, None)
+        past = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+        refused = await call(client, "reward", key, session="trial", value=1.0, **past)
+        assert "unknown_round" in refused, refused
+        log = {"contexts": [[1.0]], "rewards": [2.0], "at": ["2026-01-01T00:00:00Z"]}
+        more = {"session": "trial", "trajectory": "log", "import_id": "log"}
+        assert (await call(client, "append_history", key, **more, **log))["rewards"] == 1
 
 
 async def test_the_door_is_shut_by_default(serve: Serve) -> None:

@@ -109,6 +109,7 @@ async def test_a_message_is_signed_and_comes_again_until_it_is_received(serve: S
         assert 'lhb_webhook_attempts_total{outcome="delivered",tenant=""} 1.0' in metrics
         assert 'lhb_webhook_attempts_total{outcome="failed",tenant=""} 1.0' in metrics
         assert 'lhb_webhook_messages_waiting{tenant=""} 0.0' in metrics
+        assert 'lhb_webhook_messages_given_up_total{tenant=""} 0.0' in metrics
         assert (await client.delete(path)).status_code == 204
         assert await listed(client) == []
         for answer in (await client.delete(path), await client.post(f"{path}/test")):

@@ -71,13 +71,13 @@ class ScrapedMetrics:
         with self._service.store.reader() as reader:
             for (tenant, _), (n, _) in reader.waiting_messages(None).items():
                 counts[tenant] = counts.get(tenant, 0) + n
-            lost = reader.messages_given_up()
+            lost = {"": 0, **dict(reader.messages_given_up())}
         for tenant, n in counts.items():
             waiting.add_metric([tenant], n)
         yield waiting
         text = "Messages to webhooks that will not be sent any more, by all servers"
         given_up = Counter("lhb_webhook_messages_given_up", text, labels=["tenant"])
-        for tenant, n in lost:
+        for tenant, n in lost.items():
             given_up.add_metric([tenant], n)
         yield given_up
 

@@ -184,9 +184,19 @@ class ResponseSpread(NamedTuple):
         return replace(found, theta=theta / norm, weights=found.weights * norm), new
 
     def to_json(self) -> dict[str, Any]:
-        """Return what an estimate says: the spread of each number of theta, with its interval."""
+        """Return what an estimate says: the spread of each number of theta, with its interval.
+
+        Variances that are clearly above 0 are taken for those of so many normal numbers that their
+        standard errors are these; a few trajectories' spread has a long tail.
+        """
+        from scipy.special import chdtri  # what only fits need
+
         variance, reach = np.diag(self.responses.covariance), QUANTILE * self.error
-        bounds = np.sqrt(np.maximum(np.stack([variance - reach, variance + reach], axis=1), 0.0))
+        bounds = np.stack([variance - reach, variance + reach], axis=1)
+        clear = bounds[:, 0] > 0.0
+        free = 2.0 * (variance[clear] / np.maximum(self.error[clear], TINY)) ** 2
+        bounds[clear] = (free * variance[clear] / chdtri(free, [[0.025], [0.975]])).T
+        bounds = np.sqrt(np.maximum(bounds, 0.0))
         spread = np.sqrt(variance).tolist()
         said = {"spread": spread, "intervals": bounds.tolist(), "gain": self.gain}
         return self.responses.to_json() | said

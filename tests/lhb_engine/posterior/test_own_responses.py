@@ -166,13 +166,13 @@ def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [0.15, 0.6])
-def test_intervals_hold(size: float) -> None:
+@pytest.mark.parametrize(("size", "n_users"), [(0.15, 60), (0.6, 60), (0.6, 12)])
+def test_intervals_hold(size: float, n_users: int) -> None:
     """Of the spread of each feature, and of users' own theta: (0.95 +- 2.5 errors)."""
     root = size * np.diag([0.6, 1.0, 1.4])
     inside, near = [], []
     for seed in range(150):
-        history, deltas = drawn(seed, 60, 20, root)
+        history, deltas = drawn(seed, n_users, 20, root)
         found = Evidence.of(align(history), KNOWN, DIM)
         said = spread_of(found, shifts=True)
         assert said is not None

@@ -26,6 +26,7 @@ SINCE = "$since"  # in a query: the watermark less the look-back
 KEPT: tuple[str, ...] = ("value", "trajectory", "covariates")  # of a reward, by its correction
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 DECISION = ("event_id", "trajectory", "at")
+IDS = ("event_id", "reward_id", "trajectory")
 NAMED = ("event_id", "round", "first_round", "last_round", "from", "to", "at", "trajectory")
 SCHEMA = """
 create table if not exists sent (
@@ -83,6 +84,8 @@ def sync(
             answer["problems"] += refused[:SHOWN]
             if not refused:  # else the rows that were refused are read again
                 task.note(kind, rows)
+            elif task.has_clock:  # after a total, decisions of its slots would be too late
+                break
     show(answer, as_json, _lines(answer))
     if answer["refused"]:
         raise SystemExit(1)
@@ -95,7 +98,7 @@ class Sync:
         self, kept: sqlite3.Connection, session: str, has_clock: bool, covariates: tuple[str, ...]
     ) -> None:
         self._kept, self._session = kept, session
-        self._has_clock, self._covariates = has_clock, covariates
+        self.has_clock, self._covariates = has_clock, covariates
 
     def since(self, kind: str, look_back: float) -> datetime:
         """Return from when on a query of this kind reads."""
@@ -163,7 +166,7 @@ class Sync:
         key, digest = own.get("event_id") or _hash(row), _hash(row)
         if self._sent(key) is not None:
             return key, digest, None
-        if not self._has_clock:
+        if not self.has_clock:
             own.pop("at", None)
         body = {**own, **told, "event_id": key}
         action = {"contexts": [features], "forced_arm": 0} if features else {"skip": True}
@@ -222,7 +225,9 @@ def _rows(cursor: Any) -> Iterator[Row]:
 
 
 def _plain_row(row: Row) -> Row:
-    return {name: _plain(value) for name, value in row.items()}
+    """Return a row as JSON has it; ids may be numbers in the database."""
+    plain = {name: _plain(value) for name, value in row.items()}
+    return plain | {name: str(plain[name]) for name in IDS if plain.get(name) is not None}
 
 
 def _plain(value: Any) -> Any:

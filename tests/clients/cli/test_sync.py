@@ -99,6 +99,35 @@ def test_a_refused_row_is_named_and_read_again(url: str, database: Path, tmp_pat
     assert "before the session's first slot" in found[0]["problems"][0]
 
 
+def test_ids_may_be_numbers(url: str, tmp_path: Path) -> None:
+    with Client(url) as client:
+        session = client.create_session(dim=1, horizon=5)
+        decisions = "select i as event_id, 7 as trajectory, 1.0 as x from range(3) t(i)"
+        rewards = "select i as event_id, 7 as trajectory, i + 0.5 as value from range(3) t(i)"
+        asked = ("--decisions", decisions, "--rewards", rewards)
+        found = [sync(url, session.id, ":memory:", tmp_path / "state", *asked) for _ in range(2)]
+        assert [one["decisions"] + one["rewards"] for one in found] == [6, 0], found
+        rounds = {one["event_id"]: one["reward"] for one in session.rounds(trajectory="7")}
+        assert rounds == {"0": 0.5, "1": 1.5, "2": 2.5}
+
+
+def test_totals_wait_until_their_slots_have_all_decisions(url: str, tmp_path: Path) -> None:
+    """A total ends its slots: a decision that was refused could not be sent any more."""
+    clock = {**CLOCK, "late_slots": 0}
+    with Client(url) as client:
+        session = client.create_session(dim=1, horizon=5, clock=clock)
+    day = "timestamp '2026-01-01'"
+    totals = f'select {day} as "from", {day} + interval 1 hour as "to", 2.0 as value'
+    found = []
+    for x in ("'text'", "1.0"):
+        decisions = f'select i as event_id, {day} as "at", {x} as x, 1 as y from range(2) t(i)'
+        decisions = decisions.replace(", 1 as y", "" if x == "1.0" else ", 1 as y")
+        asked = ("--decisions", decisions, "--rewards", totals)
+        found.append(sync(url, session.id, ":memory:", tmp_path / "state", *asked))
+    assert [one.get("rewards") for one in found] == [None, 1], found
+    assert [(one["decisions"], one["refused"]) for one in found] == [(0, 2), (2, 0)]
+
+
 def test_rows_of_postgresql(url: str, postgres_url: str, tmp_path: Path) -> None:
     with Client(url) as client:
         session = client.create_session(dim=1, horizon=5, clock=CLOCK)

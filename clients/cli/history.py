@@ -26,7 +26,7 @@ NOTHING: tuple[Any, ...] = ([], {"covariates": []})
 
 def history(
     session: Annotated[str, typer.Argument(help="Its name, or its id.")],
-    file: Annotated[Path, typer.Argument(help="A .csv or .parquet; a row a round.")],
+    file: Annotated[Path, typer.Argument(exists=True, help="A .csv or .parquet; a row a round.")],
     reward: Annotated[str, typer.Option(help="Column of the rewards; an empty one is missing.")],
     arm: Annotated[
         str | None, typer.Option(help="Column of the arm that was played, as a category.")
@@ -272,7 +272,10 @@ def _time(number: int, name: str, cell: Any) -> float | datetime:
         at = datetime.fromisoformat(str(cell))
     except ValueError:
         raise LogError(f"row {number}, {name}: {cell!r} is no time") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    if at > datetime.now(UTC):
+        raise LogError(f"row {number}, {name}: {cell} is to come")
+    return at
 
 
 def _lines(answer: dict[str, Any], session: str, url: str) -> Iterator[str]:

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from clients.cli.main import app
 from lhb import Client
 
-ROWS = """day,who,arm,price,revenue,heat
-2026-01-03,ann,kitchen,2.5,7,20
-2026-01-01,ann,garden,1,5,18
-2026-01-02,ann,,,6,19
-2026-01-01,bob,kitchen,2,,18
+ROWS = """day,who,arm,price,revenue,heat,due
+2026-01-03,ann,kitchen,2.5,7,20,2026-01-03
+2026-01-01,ann,garden,1,5,18,2222-01-01
+2026-01-02,ann,,,6,19,2026-01-02
+2026-01-01,bob,kitchen,2,,18,2026-01-01
 """
 NAMED = ("--reward", "revenue", "--arm", "arm", "--feature", "price", "--trajectory", "who")
 
@@ -83,6 +83,7 @@ def test_a_dry_run_says_what_it_understood(url: str, log: str) -> None:
         (("--reward", "revenue"), "name the column of the --arm, or of a --feature"),
         (("--reward", "arm", "--arm", "arm"), "row 2, arm: 'kitchen' is no number"),
         (("--reward", "revenue", "--arm", "arm", "--time", "who"), "row 2, who: 'ann' is no time"),
+        (("--reward", "revenue", "--arm", "arm", "--time", "due"), "row 3, due: 2222-01-01 is to"),
     ],
 )
 def test_what_does_not_fit_is_named(log: str, arguments: tuple[str, ...], reason: str) -> None:

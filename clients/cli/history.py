@@ -26,7 +26,7 @@ NOTHING: tuple[Any, ...] = ([], {"covariates": []})
 
 def history(
     session: Annotated[str, typer.Argument(help="Its name, or its id.")],
-    file: Annotated[Path, typer.Argument(exists=True, help="A .csv or .parquet; a row a round.")],
+    file: Annotated[Path, typer.Argument(help="A .csv or .parquet; a row a round.")],
     reward: Annotated[str, typer.Option(help="Column of the rewards; an empty one is missing.")],
     arm: Annotated[
         str | None, typer.Option(help="Column of the arm that was played, as a category.")
@@ -228,10 +228,11 @@ def _rows(file: Path) -> list[Cells]:
     if file.suffix == ".parquet":
         from pyarrow import parquet
 
-        rows = parquet.read_table(file).to_pylist()
+        with file.open("rb") as source:
+            rows = parquet.read_table(source).to_pylist()
     elif file.suffix == ".csv":
-        with file.open(newline="", encoding="utf-8-sig") as source:
-            rows = list(csv.DictReader(source))
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            rows = list(csv.DictReader(text))
     else:
         raise LogError(f"{file.name}: must end in .csv or .parquet")
     if not rows:

@@ -148,6 +148,7 @@ def test_a_parquet_file_is_read(tmp_path: Path, url: str) -> None:
 
     pd.DataFrame({"arm": [0, 1], "revenue": [1.5, None]}).to_parquet(tmp_path / "log.parquet")
     file = str(tmp_path / "log.parquet")
+    assert "No such file" in run("none", f"{file}.parquet", "--reward", "revenue").output
     made = ("--create", "--horizon", "5", "--url", url)
     ran = run("none", file, "--reward", "revenue", "--arm", "arm", "--dry-run", "--json", *made)
     answer = json.loads(ran.stdout)

@@ -11,6 +11,7 @@ from lhb_engine.history import Floats, Ints
 ARRAYS = ("theta", "lag_weights", "candidates", "lag_profiles")
 # how the lag profiles of features are shaped
 LagForm = Literal["shared", "sparse", "smooth"]
+FEW_LAGS = "Only {} of {} lags have been fitted so far."
 Status = Literal["ok", "zero", "insufficient_data"]
 
 
@@ -72,6 +73,12 @@ class Estimate:
         the likeliest arm pays most. None where it is not known.
     no_gain : str or None
         Why an estimate with a direction has no gain.
+    totals : dict or None
+        What an action pays in all lags together, by draws: an action of context x pays
+        `values` x, its 95% interval is the root of x `squares` x to both sides, and where x has a
+        part of the directions `unknown`, (r, dim), the rows do not tell. None where not known.
+    no_totals : str or None
+        Why an estimate with a direction has no totals.
     effects : dict or None
         What covariates do: `values`, the change of the reward by one unit of each; `included`, the
         probability of each group that it has an effect; `share`, its share of the rewards'
@@ -126,6 +133,8 @@ class Estimate:
     no_intervals: str | None = None
     gain: dict[str, Any] | None = None
     no_gain: str | None = None
+    totals: dict[str, Any] | None = None
+    no_totals: str | None = None
     effects: dict[str, Any] | None = None
     levels: dict[str, Any] | None = None
     own: dict[str, Any] | None = None

@@ -71,6 +71,18 @@ class GainAnswer(TypedDict):
     best_is_right: float
 
 
+class TotalsAnswer(TypedDict):
+    """What an action pays in all lags together, by posterior draws.
+
+    An action of context x pays x `values`; its 95% interval is the root of x `squares` x to both
+    sides. Where x has a part of the directions `unknown`, the rewards do not tell.
+    """
+
+    values: list[float]
+    squares: list[list[float]]
+    unknown: list[list[float]]
+
+
 class EffectsAnswer(TypedDict):
     """What covariates, seasons and a trend do.
 
@@ -251,6 +263,8 @@ class FitAnswer(TypedDict):
     no_intervals: NotRequired[str | None]
     gain: NotRequired[GainAnswer | None]
     no_gain: NotRequired[str | None]
+    totals: NotRequired[TotalsAnswer | None]
+    no_totals: NotRequired[str | None]
     effects: NotRequired[EffectsAnswer | None]
     levels: NotRequired[LevelsAnswer | None]
     own: NotRequired[OwnAnswer | None]
@@ -362,7 +376,8 @@ class LiftAnswer(TypedDict):
 
     `verdict` says lift in a sentence. `groups_differ` says that the groups' sizes are hardly ever
     drawn with the holdout's share: then something other than the draw decides who is measured.
-    `days_to_go` is how long `rounds_to_go` take at the pace of late.
+    `days_to_go` is how long `rounds_to_go` take at the pace of late; without `lift`, how long it
+    is until there is one. `units` are what falls to the groups.
     """
 
     agent: GroupAnswer
@@ -371,6 +386,7 @@ class LiftAnswer(TypedDict):
     verdict: str
     groups_differ: str | None
     reason: str | None
+    units: str
     rounds_to_go: float | None
     days_to_go: float | None
     planned_rounds: int
@@ -556,15 +572,28 @@ class ArmBinAnswer(TypedDict):
     at: str | None
 
 
-class ArmAnswer(TypedDict):
-    """An arm: how often it was chosen, and what its decisions pay.
+class OneChoiceAnswer(TypedDict):
+    """What one choice of an arm pays, whoever chooses, with the contexts that it is offered with.
 
-    The interval is as wide as those of its features allow.
+    `interval` is that of the whole, with probability 95%; null where it is not known.
+    """
+
+    at_once: float
+    later: float
+    in_all: float
+    interval: tuple[float, float] | None
+
+
+class ArmAnswer(TypedDict):
+    """An arm: how often it was chosen, what one choice of it pays, and what its decisions paid.
+
+    An arm that was offered and never chosen has `n` 0.
     """
 
     arm_id: str | None
     arm: int | None
     n: int
+    one: OneChoiceAnswer | None
     at_once: float | None
     later: float | None
     earned: float | None
@@ -584,6 +613,7 @@ class CreditByArmAnswer(TypedDict):
     bins: list[ArmBinAnswer]
     items: list[ArmAnswer]
     reason: str | None
+    no_intervals: str | None
     model_version: int
     deciding: Deciding
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lhb_engine.agents.anytime_options import TOLD
-from lhb_engine.agents.fit_part import Part
+from lhb_engine.agents.fit_part import ACTIVE, Part
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.agents.form_choice import SHARED, KnownForm
 from lhb_engine.agents.form_fits import FormFits
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.moments import RowMoments
-from lhb_engine.estimate import Estimate, LagForm
+from lhb_engine.estimate import FEW_LAGS, Estimate, LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, later_rows
@@ -23,6 +23,7 @@ from lhb_engine.posterior.gain import gain
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
+from lhb_engine.posterior.profile_intervals import totals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
@@ -38,8 +39,7 @@ UNTRIED = "Some features are 0 in every chosen context: what arms with them pay 
 OWN_DIRECTIONS = "Each trajectory decides by its own direction."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
-MOST_SMOOTH = 0.5  # of the draws: intervals are shown to hold for few lags alone
-ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
+MOST_SMOOTH = 0.5  # of the draws: the linearised intervals hold for few lags alone
 
 
 class AnytimeFit:
@@ -71,6 +71,7 @@ class AnytimeFit:
                 candidates=None,
                 intervals=None,
                 gain=None,
+                totals=None,
                 sign_margin=None,
                 form=None,
                 lag_profiles=None,
@@ -152,10 +153,9 @@ class AnytimeFit:
         known: Certainty | str = OWN_SPREAD if spread else "The selected contexts hardly vary."
         if not found.stands_out:
             known = "No direction stands out from the noise."
-        elif found.smooth > MOST_SMOOTH:
-            known = "The lag weights are smooth: many small ones."
         elif not samples and spread is None:
-            own, signed = self._forms.are_in_doubt, self.options.signed
+            own = self._forms.are_in_doubt or found.smooth > MOST_SMOOTH
+            signed = self.options.signed
             known = (part.own_certainty if own else part.certainty)(found, active, rho, signed)
         angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
         covered |= {
@@ -191,6 +191,7 @@ class AnytimeFit:
         )
         drawn = candidates(found) if samples else None
         earned = self._gain(found, theta, drawn, part.data)
+        paid = OWN_SPREAD if spread else totals(part.data, found)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
@@ -205,6 +206,8 @@ class AnytimeFit:
             no_intervals=known if isinstance(known, str) else known.unclear,
             gain=None if isinstance(earned, str) else earned,
             no_gain=earned if isinstance(earned, str) else None,
+            totals=None if isinstance(paid, str) else paid,
+            no_totals=paid if isinstance(paid, str) else None,
             message=part.in_words(found, angles[0])
             + (WORSENED if checked.get("alarm") else "")
             + (SAMPLED if samples else ""),
@@ -235,8 +238,14 @@ class AnytimeFit:
             return OWN_DIRECTIONS
         if are_untried(data, self.sets):
             return UNTRIED
+        if self.window.n_lags < self.horizon:
+            return FEW_LAGS.format(self.window.n_lags, self.horizon)
         deciding = theta[None] if drawn is None else drawn
-        return gain(self.sets, theta, deciding, found.totals, self.options.epsilon, data.n_rows)
+        earned = gain(self.sets, theta, deciding, found.totals, self.options.epsilon, data.n_rows)
+        if isinstance(earned, dict) and not found.stands_out:
+            chance = earned["over_chance"]
+            chance["low"] = min(chance["low"], 0.0)  # of what pays nothing is known
+        return earned
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

@@ -15,6 +15,9 @@ from lhb_engine.posterior.profile_intervals import profile_certainty
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
 
+ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
+CORRELATED = "The noise is correlated, and features may pay at lags of their own."
+
 
 @dataclass(frozen=True)
 class Part:
@@ -41,8 +44,8 @@ class Part:
         self, found: Posterior, active: Ints, rho: float, signed: bool
     ) -> Certainty | str:
         """Return intervals that hold where features pay at lags of their own, or why not."""
-        if rho != 0.0 or self.rows.levels:
-            return "The noise is correlated, and features may pay at lags of their own."
+        if rho != 0.0 and not self.rows.levels:
+            return CORRELATED
         return profile_certainty(self.data.summed().whitened(rho), found, active)
 
     def levels(self, found: Posterior) -> dict[str, Any] | None:
@@ -78,6 +81,8 @@ class Part:
         if not found.stands_out:
             known = "no direction stands out from the noise yet, and the likeliest decides"
         active = f"about {found.inclusion.sum():.0f} of {self.data.n_lags} lags are active"
+        if not (found.inclusion > ACTIVE).any():
+            active += ", and which is not clear"
         return f"From {self.data.n_rows} rows {known}; {active}."
 
 

@@ -54,6 +54,7 @@ class Units:
             intercept=_times(estimate.intercept, self.rewards),
             intervals=self._intervals(estimate.intervals),
             gain=self._gain(estimate.gain),
+            totals=self._totals(estimate.totals),
             effects=self._effects(estimate.effects),
             levels=self._levels(estimate.levels),
             own=estimate.own and {**estimate.own, "noise": estimate.own["noise"] * self.rewards},
@@ -74,6 +75,7 @@ class Units:
             candidates=None,
             intervals=None,
             gain=None,
+            totals=None,
             form=None,
             lag_profiles=None,
             forms=None,
@@ -110,6 +112,16 @@ class Units:
         }
         is_finite = np.isfinite([*map(list, map(dict.values, earned.values()))]).all()
         return gain and gain | earned if is_finite else None
+
+    def _totals(self, totals: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Convert what actions pay in all to the user's units; None where a number overflows."""
+        if totals is None:
+            return None
+        values = self.weights(np.array(totals["values"]))
+        squares = self.weights(self.weights(np.array(totals["squares"])))
+        if not (np.isfinite(values).all() and np.isfinite(squares).all()):
+            return None
+        return totals | {"values": values.tolist(), "squares": squares.tolist()}
 
     def _effects(self, effects: dict[str, Any] | None) -> dict[str, Any] | None:
         """Convert the effects of covariates to the user's units."""

@@ -1,10 +1,10 @@
 """What an estimate expects: of measurements, and of each decision (docs/model.md (1.1), (1.6))."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lhb_engine.estimate import first_lags, signal_of
+from lhb_engine.estimate import FEW_LAGS, Estimate, first_lags, signal_of
 from lhb_engine.history import Floats, Ints, Trajectory
 
 
@@ -15,17 +15,17 @@ class Credit(NamedTuple):
     to_come: Floats
 
 
-def why_no_credit(n_lags: int, n_active: int, horizon: int) -> str:
-    """Why an estimate cannot say which lags pay; empty where it can.
+def why_no_credit(estimate: Estimate, horizon: int) -> str:
+    """Why an estimate cannot say what decisions pay; empty where it can.
 
-    An estimate that has not seen all lags gives the rewards of the others to those that it has
-    seen, in any size and sign. `n_lags` were fitted, `n_active` stand out from the noise, and
-    `horizon` may pay.
+    Beside a `horizon` of which not all lags were fitted, those fitted take what the others pay, in
+    any size and sign.
     """
+    n_lags = len(estimate.lag_weights)
     if n_lags < horizon:
-        return f"Only {n_lags} of {horizon} lags have been fitted so far."
-    if n_active == 0:
-        return "No lag stands out from the noise: which of them pay is not known."
+        return FEW_LAGS.format(n_lags, horizon)
+    if not estimate.diagnostics.get("stands_out", bool(estimate.active_lags)):
+        return "Nothing stands out from the noise yet: what pays is not known."
     return ""
 
 
@@ -57,18 +57,35 @@ def credit_by_feature(contexts: Floats, n_passed: Ints, profiles: Floats) -> dic
 
 
 def credit_by_arm(
-    contexts: Floats, n_passed: Ints, profiles: Floats, arms: Ints
+    contexts: Floats, n_passed: Ints, profiles: Floats, arms: Ints, n_arms: int
 ) -> dict[str, Floats]:
     """Split what decisions are worth by arm, as `credit_by_feature` does by feature.
 
-    `arms` (n,) are the numbers of the arms that were chosen, from 0.
+    `arms` (n,) are the numbers of the arms that were chosen, from 0; those from `n_arms` on
+    are left out.
     """
-    sums = np.zeros((int(arms.max(initial=-1)) + 1, contexts.shape[1]))
+    sums = np.zeros((n_arms + 1, contexts.shape[1]))
     np.add.at(sums, arms, contexts)
     shares = credit(contexts, n_passed, np.zeros(contexts.shape[1]), profiles)
     earned = np.zeros(len(sums))
     np.add.at(earned, arms, shares.earned)
-    return _split(profiles @ sums.T, earned)
+    return _split(profiles @ sums[:n_arms].T, earned[:n_arms])
+
+
+SEEN = 1e-6  # of a context's length: what is less of it takes no part
+
+
+def worth_interval(totals: dict[str, Any], context: Floats) -> tuple[float, float] | None:
+    """Return the 95% interval of what an action pays in all; None where the rows do not tell.
+
+    `totals` are those of an estimate (docs/model.md (14.6)).
+    """
+    unknown = np.array(totals["unknown"]).reshape(-1, len(context))
+    if np.abs(unknown @ context).max(initial=0.0) > SEEN * float(np.linalg.norm(context)):
+        return None
+    half = float(context @ np.array(totals["squares"]) @ context) ** 0.5
+    middle = float(context @ totals["values"])
+    return middle - half, middle + half
 
 
 def _split(paid: Floats, earned: Floats) -> dict[str, Floats]:

@@ -153,21 +153,26 @@ class Lift:
 
 
 def lift(
-    agent: GroupSums, control: GroupSums, planned_rounds: float, level: float = LEVEL
+    agent: GroupSums,
+    control: GroupSums,
+    planned_rounds: float,
+    level: float = LEVEL,
+    units: str = "trajectories",
 ) -> Lift | Refusal:
     """Return the lift with an interval that holds at every look, or why there is none.
 
     This is docs/model.md (13.1) to (13.4). `planned_rounds` are the measured rounds of both groups
     together at which the interval is to be narrowest, chosen before one looks; `level` is the
-    probability with which all intervals that are ever looked at hold the truth together.
+    probability with which all intervals that are ever looked at hold the truth together. `units` is
+    what a reason calls the units.
     """
     fewest = min(agent.n_trajectories, control.n_trajectories)
     if fewest < MIN_TRAJECTORIES:
-        return Refusal(f"a group has {fewest} measured trajectories; {MIN_TRAJECTORIES} are needed")
+        return Refusal(f"a group has {fewest} measured {units}; {MIN_TRAJECTORIES} are needed")
     n = np.array([agent.rounds, control.rounds])
     even = _even_units(agent, control)
     if even < LEAST_EVEN:
-        few = f"few trajectories carry the rounds: a group counts as {even:.0f} even ones"
+        few = f"few {units} carry the rounds: a group counts as {even:.0f} even ones"
         return Refusal(f"{few}; {LEAST_EVEN} are needed")
     spread = np.stack([agent.residuals(), control.residuals()])
     if not np.isfinite(spread).all():

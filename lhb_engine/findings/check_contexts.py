@@ -48,10 +48,12 @@ def check_features(rows: AlignedRounds) -> Iterator[Finding]:
     size = np.sqrt((selected**2).mean(axis=0))
     unused = np.flatnonzero(size == 0.0)
     if len(unused):
-        are = "is" if len(unused) == 1 else "are"
+        are, it = ("is", "it") if len(unused) == 1 else ("are", "them")
         yield Finding(
             "features_alike",
-            f"{named(unused.tolist())} {are} 0 in every chosen context: nothing can be learned.",
+            f"{named(unused.tolist())} {are} 0 in every chosen context, so nothing can be "
+            f"learned of {it}: choose what has {it} now and then (`forced_arm`), or leave {it} "
+            "out.",
             features=tuple(unused.tolist()),
         )
     used = np.flatnonzero(size > 0.0)

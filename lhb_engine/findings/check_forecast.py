@@ -45,7 +45,8 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
             "earns_less",
             f"Since round {before.last_round} the session earns less than its estimate expects, by "
             f"{short / spread:.1f} standard deviations of a reward's error a round: what was "
-            "learned before may not hold any more.",
+            "learned before may not hold any more. Look for what changed then; if it stays, set "
+            "the option `memory`, so that older rounds count no more.",
         )
 
 

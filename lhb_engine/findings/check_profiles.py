@@ -50,7 +50,7 @@ def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Ite
         yield Finding(
             "profiles_differ",
             f"Rewards for {named(differ).lower()} come after other numbers of rounds than for "
-            "most features: the estimate's lag_profiles say when each feature pays.",
+            "most features. Leave them as they are, and look under lag profiles when each pays.",
             features=tuple(differ),
         )
     for sign, first, total in ((-1, "positive", "negative"), (1, "negative", "positive")):
@@ -58,7 +58,8 @@ def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Ite
             yield Finding(
                 "pays_now_costs_later",
                 f"The effect of {named(turning[sign]).lower()} is {first} at first, and {total} in "
-                "all. Decisions go by the total: do not judge them by their first rewards.",
+                "all. Decisions go by the total: leave them so, and do not judge them by their "
+                "first rewards.",
                 features=tuple(turning[sign]),
             )
 

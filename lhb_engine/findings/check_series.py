@@ -155,8 +155,8 @@ def _correlated(rho: float) -> Finding:
     return Finding(
         "errors_correlated",
         f"Rewards that follow each other err alike (correlation {rho:.2f}): something that lasts "
-        "moves them. The fit allows for it; a season, a trend or a level that is known should be "
-        "taken out, or told.",
+        "moves them. The fit allows for it. Report what it is if you know it: a season, a trend, "
+        "levels, or a covariate.",
     )
 
 

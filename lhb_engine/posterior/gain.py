@@ -12,6 +12,8 @@ ENDS = (0.025, 0.975)  # of an interval
 # what intervals are wider than the draws, which understate what is not known, and on the upper side
 # more so: shrunk draws may agree on effects that are too small, and on choices that are wrong
 BELOW, ABOVE, LEFT_ABOVE = 1.3, 1.7, 2.5
+# of arms that never change: one that looked worse is hardly chosen again, and goes on looking worse
+FIXED_BELOW = 2.0
 # rows that the prior's width weighs as many as: it lets draws promise more than there is
 PRIOR_ROWS = 64.0
 FEW = f"Fewer than {LEAST} context sets of decisions with several arms are kept."
@@ -48,23 +50,24 @@ def gain(
         most += pays.max(axis=0)
         right += pays.argmax(axis=0) == (contexts @ theta).argmax()
     share = known / max(known + doubt * PRIOR_ROWS / n_rows, 1e-300)
-    fixed = None
+    fixed, is_fixed = None, all(np.array_equal(contexts, sets[0]) for contexts in sets)
+    below = FIXED_BELOW if is_fixed else BELOW
     if len({len(contexts) for contexts in sets}) == 1:
         best = (np.mean(sets, axis=0) @ totals.T).max(axis=0)
-        fixed = _said(chosen / len(sets) - best, share)
-    left = _said((most - chosen) / len(sets), 1.0, LEFT_ABOVE)
+        fixed = _said(chosen / len(sets) - best, share, below)
+    left = _said((most - chosen) / len(sets), 1.0, below, LEFT_ABOVE)
     return {
-        "over_chance": _said((chosen - chance) / len(sets), share),
+        "over_chance": _said((chosen - chance) / len(sets), share, below),
         "over_best_arm": fixed,
         "still_to_gain": left | {"low": max(left["low"], 0.0)},
         "best_is_right": float(right.mean()) / len(sets),
     }
 
 
-def _said(drawn: Floats, share: float, above: float = ABOVE) -> dict[str, float]:
+def _said(drawn: Floats, share: float, below: float, above: float = ABOVE) -> dict[str, float]:
     """Return `share` of the mean of draws, and a 95% interval around that mean and the value."""
     mean = float(drawn.mean())
     value = share * mean
     low, high = np.quantile(drawn, ENDS).tolist()
-    low, high = mean + BELOW * (low - mean), mean + above * (high - mean)
+    low, high = mean + below * (low - mean), mean + above * (high - mean)
     return {"value": value, "low": min(low, value), "high": max(high, value)}

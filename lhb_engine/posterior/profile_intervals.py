@@ -4,16 +4,20 @@ What holds for any form of the lag profiles needs none of them: every lag of eve
 column, and nothing is chosen (docs/model.md 14).
 """
 
+from typing import Any
+
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import first_lags
 from lhb_engine.history import Floats, Ints
+from lhb_engine.posterior.fit_data import FitData
 from lhb_engine.posterior.linearised_intervals import (
     CLEAR,
     LEAST_ROWS,
     LEVEL,
+    MOST_UNKNOWNS,
     ROWS_AN_UNKNOWN,
     WIDE,
     Certainty,
@@ -23,6 +27,41 @@ from lhb_engine.posterior.linearised_intervals import (
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
 ALIKE = 1e-10  # eigenvalue over the largest, of scaled columns that cannot be told apart
+SEEN = 1e-6  # of a direction's length: what is less of it takes no part
+MOST_FEATURES = 64  # whose totals have a covariance
+WIDER_TOTALS = 1.5  # than draws, which understate what is not known
+
+
+def totals(data: FitData, found: Posterior) -> dict[str, Any] | str:
+    """Return what an action pays by each feature in all, as `Estimate.totals`, or why not.
+
+    Draws say how much (docs/model.md (14.6)); what the rows do not tell, and the prior does, is
+    unknown.
+    """
+    n_features = found.n_features
+    if data.n_lags * n_features > MOST_UNKNOWNS or n_features > MOST_FEATURES:
+        return f"More than {MOST_UNKNOWNS} unknowns, or {MOST_FEATURES} features."
+    rows = data.summed().rows
+    values, axes = _scaled_axes(rows)
+    axes = axes[:, values < ALIKE * values[-1]]
+    axes = (axes / np.linalg.norm(axes, axis=0))[: rows.n_lags * rows.dim]
+    adds = axes.reshape(rows.n_lags, rows.dim, axes.shape[1]).sum(axis=0)
+    _, sizes, directions = np.linalg.svd(adds[:n_features].T, full_matrices=False)
+    half = WIDER_TOTALS * float(ndtri(0.5 + LEVEL / 2))
+    covariance = np.cov(found.totals.T).reshape(n_features, n_features)
+    return {
+        "values": found.totals.mean(axis=0).tolist(),
+        "squares": (half**2 * covariance).tolist(),
+        "unknown": directions[sizes > SEEN * sizes.max(initial=0.0)].tolist(),
+    }
+
+
+def _scaled_axes(rows: RowMoments) -> tuple[Floats, Floats]:
+    """Return the eigenvalues of products of columns of length 1, and the axes in theirs."""
+    squares = np.diag(rows.matrix)[:-1]
+    size = np.sqrt(np.where(squares > 0.0, squares, 1.0))
+    values, axes = np.linalg.eigh(rows.matrix[:-1, :-1] / np.outer(size, size))
+    return values, axes / size[:, None]
 
 
 def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certainty | str:
@@ -34,15 +73,14 @@ def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certa
     n, n_unknown = rows.n_rows, len(rows.matrix) - 1
     if n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         return "Too few rows to know every lag of every feature."
-    size = np.sqrt(np.maximum(np.diag(rows.matrix)[:-1], 1e-300))
-    values, axes = np.linalg.eigh(rows.matrix[:-1, :-1] / np.outer(size, size))
+    values, axes = _scaled_axes(rows)
     if values[0] < ALIKE * values[-1]:
         return "Some features cannot be told from each other, or from a baseline."
-    axes /= size[:, None]
     inverse = (axes / values) @ axes.T
     best = inverse @ rows.matrix[:-1, -1]
     left = max(rows.square - float(best @ rows.matrix[:-1, -1]), 0.0)
     covariance = inverse * (left / (n - n_unknown))
+    quantile = float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
     phi = best[: h * d].reshape(h, d)[:, :n_features]
     of = covariance[: h * d, : h * d].reshape(h, d, h, d)[:, :n_features, :, :n_features]
     total, spread = phi.sum(axis=0), of.sum(axis=(0, 2))
@@ -53,7 +91,6 @@ def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certa
     angle = float(np.sqrt(np.trace(turned)))
     if not angle <= WIDE:
         return "The direction is not known well enough yet."
-    quantile = float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
     angle_95 = bound(turned) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2))
     chosen = found.theta[:n_features]
     if float(np.arccos(np.clip(chosen @ theta, -1.0, 1.0))) > angle_95:

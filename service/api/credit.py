@@ -13,6 +13,7 @@ from clients.sdk.answers import (
     CreditByArmAnswer,
     CreditByFeatureAnswer,
     Deciding,
+    OneChoiceAnswer,
 )
 from lhb_engine.estimate import Estimate, first_lags
 from lhb_engine.evaluation.credit import (
@@ -20,6 +21,7 @@ from lhb_engine.evaluation.credit import (
     credit_by_arm,
     credit_by_feature,
     why_no_credit,
+    worth_interval,
 )
 from lhb_engine.history import Floats, Ints
 from service.api.answer_models import members_of, page_of
@@ -28,6 +30,7 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.deciding import deciding
+from service.rounds.offered_arms import arm_of, offered_arms
 from service.rounds.stored_rows import last_decisions
 from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionRow
@@ -37,7 +40,6 @@ from service.storage.reader import FOR_EVER, ChosenArm, Reader
 router = Routes(SESSION, tags=["estimates"])
 MOST_ARMS = 50  # that are told apart: those chosen most
 LAST = Query(2000, ge=1, le=100_000, description="decisions of the session, the last")
-Arm = tuple[str | None, int | None]  # its id; without one its place among the contexts
 
 
 def feature_answers(
@@ -176,40 +178,49 @@ def get_arms(
 ) -> dict[str, Any]:
     """Say how often each arm was chosen in the session's last decisions, and what it earned.
 
-    Arms are told apart by id, without one by place; the 50 chosen most are listed. `at_once`,
-    `later`, `earned` and `to_come` are sums over an arm's decisions, as in `/credit/features`: null
-    where `reason` says why. `context` is the mean of its contexts, and `is_fixed` says whether all
-    are alike. `shares` has the arm's share of the decisions of each bin. Voids count nowhere.
+    Arms are told apart by id, without one by place; the 50 chosen most are listed, and those that
+    were offered only. `one` is what one choice pays with the `context` that the arm is offered with
+    on average, where arms keep their places, else chosen with; `is_fixed` says whether all are
+    alike. `at_once`, `later`, `earned` and `to_come` are sums over an arm's decisions, as in
+    `/credit/features`. They are null where `reason` says why, and intervals where `no_intervals`
+    does. `shares` has the arm's share of the decisions of each bin. Voids count nowhere.
     """
     first = max(1, session.n_rounds - rounds + 1)
     chosen, last = _chosen(reader, session, first)
-    counts = Counter(_arm(one) for one in chosen)
+    counts = Counter(arm_of(one) for one in chosen)
+    offered = offered_arms(reader, session, first, chosen)
+    counts.update(dict.fromkeys(offered, 0))
     arms = {arm: i for i, (arm, _) in enumerate(counts.most_common(MOST_ARMS))}
-    numbers = np.array([arms.get(_arm(one), len(arms)) for one in chosen], np.int64)
+    numbers = np.array([arms.get(arm_of(one), len(arms)) for one in chosen], np.int64)
     none = bytes(8 * session.dim)
     contexts = np.frombuffer(b"".join(one.context or none for one in chosen))
     contexts = contexts.reshape(-1, session.dim)
+    seen = [np.array(offered.get(arm, contexts[numbers == i])) for arm, i in arms.items()]
+    means = np.array([some.mean(axis=0) for some in seen]).reshape(-1, session.dim)
     estimate, reason = _estimate_in_use(reader, session)
-    split, bands = {}, None
+    split: dict[str, Floats] = {}
+    ones: list[OneChoiceAnswer] = []
+    totals = None
     if estimate is not None and not reason and chosen:
         pays = Estimate.from_json(estimate).pays
         profiles = np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
-        split = credit_by_arm(contexts, _passed(session, chosen, last), profiles, numbers)
-        bands = (estimate.get("intervals") or {}).get("lag_sums")
-    cut, shares = _shares(session, by, bins, chosen, numbers)
-    items = [
-        {
-            "arm_id": arm[0],
-            "arm": arm[1],
-            "n": counts[arm],
-            **{name: float(split[name][i]) if split else None for name in EARNED},
-            "in_all_interval": None if bands is None else _widest(contexts[numbers == i], bands),
-            "context": contexts[numbers == i].mean(axis=0).tolist(),
-            "is_fixed": not np.ptp(contexts[numbers == i], axis=0).any(),
-            "shares": shares[i].tolist(),
-        }
-        for arm, i in arms.items()
-    ]
+        passed = _passed(session, chosen, last)
+        split = credit_by_arm(contexts, passed, profiles, numbers, len(arms))
+        totals = estimate.get("totals")
+        ones = _one_choice(means, profiles, totals)
+    cut, shares = _shares(session, by, bins, chosen, numbers, len(arms))
+    items: list[dict[str, Any]] = []
+    for arm, i in arms.items():
+        own = contexts[numbers == i]
+        sums = {name: float(split[name][i]) if split else None for name in EARNED}
+        paid = sum(sums[name] or 0.0 for name in ("at_once", "later"))
+        item: dict[str, Any] = {"arm_id": arm[0], "arm": arm[1], "n": counts[arm], **sums}
+        item["one"] = ones[i] if ones else None
+        item["in_all_interval"] = _around(paid, totals, own.sum(axis=0))
+        item["context"] = means[i].tolist()
+        item["is_fixed"] = not np.ptp(np.concatenate([own, seen[i]]), axis=0).any()
+        items.append(item | {"shares": shares[i].tolist()})
+    unknown = (estimate or {}).get("no_totals") or (SHARED if totals else NO_BAND)
     return {
         "first_round": first,
         "last_round": session.n_rounds,
@@ -217,16 +228,15 @@ def get_arms(
         "bins": cut.places(),
         "items": items,
         "reason": reason or None,
+        "no_intervals": unknown if any(one["interval"] is None for one in ones) else None,
         "model_version": session.model_version,
         "deciding": deciding(reader, session),
     }
 
 
+SHARED = "What arms have in common cannot be told from the base: only how they differ is known."
+NO_BAND = "The estimate says nothing of how sure it is."
 EARNED = ("at_once", "later", "earned", "to_come")
-
-
-def _arm(one: ChosenArm) -> Arm:
-    return (one.arm_id, None if one.arm_id is not None else one.arm)
 
 
 def _chosen(
@@ -252,17 +262,36 @@ def _passed(session: SessionRow, chosen: list[ChosenArm], last: dict[str, int]) 
     return timeline_of(session).lags_passed(session, since, times, 0)
 
 
-def _widest(contexts: Floats, bands: list[Any]) -> list[float]:
-    """Return an interval of what decisions pay in all, as wide as it may be, of features' own."""
-    ends = np.sort(contexts.sum(axis=0)[:, None] * np.array(bands)[:, 2], axis=1)
-    return [float(end) for end in ends.sum(axis=0)]
+def _one_choice(
+    means: Floats, profiles: Floats, totals: dict[str, Any] | None
+) -> list[OneChoiceAnswer]:
+    """Return what one choice of each arm pays with these contexts, (n_arms, dim)."""
+    each = np.arange(len(means))
+    paid = credit_by_arm(means, np.ones_like(each), profiles, each, len(each))
+    halves = zip(paid["at_once"].tolist(), paid["later"].tolist(), means, strict=True)
+    return [
+        {
+            "at_once": now,
+            "later": later,
+            "in_all": now + later,
+            "interval": _around(now + later, totals, context),
+        }
+        for now, later, context in halves
+    ]
+
+
+def _around(
+    value: float, totals: dict[str, Any] | None, contexts: Floats
+) -> tuple[float, float] | None:
+    """Return the interval of what contexts pay in all, with the value that is said in it."""
+    found = None if totals is None else worth_interval(totals, contexts)
+    return found and (min(found[0], value), max(found[1], value))
 
 
 def _shares(
-    session: SessionRow, by: By, n: int, chosen: list[ChosenArm], numbers: Ints
+    session: SessionRow, by: By, n: int, chosen: list[ChosenArm], numbers: Ints, n_arms: int
 ) -> tuple[Bins, Floats]:
-    """Return bins of decisions, and the share of each arm in each bin, (n_arms + 1, n_bins)."""
-    n_arms = int(numbers.max(initial=-1)) + 1
+    """Return bins of decisions, and the share of each arm in each bin, (n_arms, n_bins)."""
     if not chosen:
         return of_numbers(1, 0, n), np.zeros((n_arms, 0))
     place = np.array([one.round if by == "round" else one.position for one in chosen], np.int64)
@@ -276,8 +305,8 @@ def _shares(
         cut = of_numbers(*ends, n, times)
         if by == "time":
             cut = of_times(ends[0], times, n, timeline.seconds, start)
-    counts = np.stack([np.histogram(place[numbers == i], cut.edges)[0] for i in range(n_arms)])
-    return cut, counts / np.maximum(counts.sum(axis=0), 1)
+    counts = [np.histogram(place[numbers == i], cut.edges)[0] for i in range(n_arms)]
+    return cut, np.stack(counts) / np.maximum(np.histogram(place, cut.edges)[0], 1)
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> tuple[dict[str, Any] | None, str]:
@@ -286,5 +315,4 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> tuple[dict[str, Any
     if record is None:
         return None, "No estimate is in use."
     estimate = record.values
-    fitted, active = len(estimate["lag_weights"]), len(estimate["active_lags"])
-    return estimate, why_no_credit(fitted, active, session.horizon)
+    return estimate, why_no_credit(Estimate.from_json(estimate), session.horizon)

@@ -32,11 +32,17 @@ router = Routes(SESSION, tags=["estimates"])
 NO_WORKER = "no worker runs: the fit begins when one does (lhb worker)"
 
 
-def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
+def estimate_answer(
+    reader: Reader, session: SessionRow, record: EstimateRow, is_in_use: bool
+) -> dict[str, Any]:
     """Return the members of `FitAnswer`; `is_in_use`: decisions are made by this estimate now."""
     estimate, manifest = record.values, record.inputs
     if estimate.get("effects"):
         estimate["effects"]["groups"] = list(build_agent(session, None).covariates.labels)
+    if estimate.get("levels"):  # what rounds of one level have in common lasts no longer than it
+        found = {**estimate["diagnostics"], "autocorrelation": 0.0}
+        found["intraclass_correlation"] = estimate["diagnostics"]["autocorrelation"]
+        estimate["diagnostics"] = found
     if estimate.get("forms"):  # what they predict by is for the next fit
         members = ("excess", "variance")
         forms = {name: {k: form[k] for k in members} for name, form in estimate["forms"].items()}
@@ -46,7 +52,7 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
         said = spread_in_words(estimate["own"], theta, session.names.columns)
         estimate["own"] = {**estimate["own"], "message": said}
     if estimate.get("findings"):
-        estimate["findings"] = findings_of(session, record)
+        estimate["findings"] = findings_of(reader, session, record)
     return {
         **estimate,
         **members_of(FitAnswer, record),
@@ -71,7 +77,7 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     record = reader.estimate(session.key, session.estimate)
     assert record is not None
     return {
-        **estimate_answer(session, record, is_in_use=True),
+        **estimate_answer(reader, session, record, is_in_use=True),
         "deciding": decides,
         "findings": findings,
         "slot_seconds": timeline_of(session).seconds,
@@ -82,7 +88,7 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
 def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
     """Return the findings of the last fit that neither failed nor was skipped."""
     record = last_estimated(reader, session, session.n_estimates)
-    return [] if record is None else findings_of(session, record)
+    return [] if record is None else findings_of(reader, session, record)
 
 
 def _shown(
@@ -99,7 +105,8 @@ def get_estimates(
 ) -> dict[str, Any]:
     """List fits in order, including failed and skipped ones and those with estimate zero."""
     shown, following = _shown(reader, session, cursor, limit)
-    items = [estimate_answer(session, r, r.number == session.estimate) for r in giving_way(shown)]
+    in_use = session.estimate
+    items = [estimate_answer(reader, session, r, r.number == in_use) for r in giving_way(shown)]
     return page(items, following)
 
 

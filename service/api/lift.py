@@ -5,7 +5,7 @@ session has grown much since the last look, `n_behind` says how much is not in t
 background adds the rest.
 """
 
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from typing import Any
 
 from fastapi import Query
@@ -17,13 +17,20 @@ from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
 from service.lift.exact import nearest
 from service.lift.steps import sums_so_far
-from service.lift.sums import GROUPS, LiftSums
+from service.lift.sums import DAY, GROUPS, LiftSums
+from service.lift.units import TRAJECTORIES, units_in_words
 from service.lift.watch import sum_up
+from service.rounds.timeline import timeline_of
 from service.session.records import LiftSumsRow, SessionRow
+from service.session.trial import block_rounds
 from service.storage.reader import Reader
 
 router = Routes(SESSION, tags=["estimates"])
 FLAT = 0.1  # power of the rounds with which the standard error falls, below which it hardly does
+NO_PAST = (
+    " What they differ by is taken away by what each earned before the trial: append that log "
+    "before the first decision (history), or begin as a shadow."
+)
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
 
@@ -50,22 +57,24 @@ def get_lift(
     """
     row = sums_so_far(reader, session)
     sums, trial = LiftSums.loads(row.sums), session.trial
-    outcome = sums.lift(trial, adjusts=adjust)
+    units = units_in_words(session)
+    outcome = sums.lift(trial, adjusts=adjust, units=units)
     compared, reason, to_go, power = None, None, inf, sums.narrowing(trial)
+    a_day = sums.rounds_a_day()
     if isinstance(outcome, Refusal):
-        reason = NO_HOLDOUT if not trial.share else str(outcome)
+        reason, to_go, a_day = _refused(session, sums, str(outcome), units)
     else:
         compared = {**members_of(ComparedAnswer, outcome), "variance_taken": outcome.adjusted}
         to_go = inf if effect is None else outcome.rounds_to_go(effect, sums.rounds, power)
-    a_day = sums.rounds_a_day()
     return {
         **{name: _group(sums.groups[name]) for name in GROUPS},
         "lift": compared,
         "verdict": f"Not known yet: {reason}."
         if isinstance(outcome, Refusal)
-        else _said(outcome, power),
+        else _said(outcome, power, units),
         "groups_differ": _differ(sums, trial.share),
         "reason": reason,
+        "units": units,
         "rounds_to_go": to_go if isfinite(to_go) else None,
         "days_to_go": to_go / a_day if a_day and isfinite(to_go) else None,
         "planned_rounds": trial.planned_rounds,
@@ -98,15 +107,41 @@ def get_shadow(reader: Reader, session: SessionRow) -> dict[str, Any]:
     }
 
 
-def _said(lift: Lift, power: float) -> str:
+def _refused(
+    session: SessionRow, sums: LiftSums, reason: str, units: str
+) -> tuple[str, float, float | None]:
+    """Return why there is no lift, and after how many measured rounds there is, of how many a day.
+
+    A block's first rounds are mixed. Of trajectories to come nobody knows when.
+    """
+    if not session.trial.share:
+        return NO_HOLDOUT, inf, None
+    to_go = sums.units_to_go(session.trial)
+    if to_go == 0.0:
+        return reason, inf, None
+    reason += f", after about {ceil(to_go)} more"
+    if units == TRAJECTORIES:
+        n_units = sum(sums.groups[name].n_trajectories for name in GROUPS)
+        return reason, to_go * sums.rounds / n_units if n_units else inf, None
+    rounds, n_rounds = session.horizon + 1, block_rounds(session.horizon)
+    seconds = timeline_of(session).seconds
+    if seconds is None:
+        return reason, to_go * rounds, None
+    a_day = rounds / (n_rounds * seconds / DAY)
+    return f"{reason}, in {to_go * rounds / a_day:.3g} days", to_go * rounds, a_day
+
+
+def _said(lift: Lift, power: float, units: str) -> str:
     """Return the verdict of a lift whose standard error falls with this power of the rounds."""
     verdict, more = "It is not decided whether the agent earns more than control", ""
     if lift.low > 0.0 or lift.high < 0.0:
         verdict = f"The agent earns {'more' if lift.low > 0.0 else 'less'} than control"
     elif power < FLAT:
-        more = " More rounds of the same units hardly narrow the interval: more units would."
+        more = f" More rounds of the same {units} hardly narrow the interval: more {units} would."
     if lift.narrowed_by_past >= 0.01:
         more = f" Units' own past narrows the interval by {lift.narrowed_by_past:.0%}.{more}"
+    elif units == TRAJECTORIES and lift.low <= 0.0 <= lift.high:
+        more += NO_PAST
     between = f"{lift.difference:+.3g} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
     return f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}.{more}"
 

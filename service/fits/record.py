@@ -5,6 +5,7 @@ from typing import Any
 
 from lhb_engine.findings.finding import by_names
 from service.fits.fit_answer import Fitted
+from service.rounds.offered_arms import feature_names
 from service.session.records import EstimateRow, SessionRow
 from service.session.schedule_records import DueFit
 from service.storage.reader import Reader
@@ -63,8 +64,10 @@ def _announce(uow: UnitOfWork, session: SessionRow, row: EstimateRow) -> None:
             announce(uow, session, "fit_failed", estimate=row.number, reason=row.reason)
         return
     last = last_estimated(uow.stored, session, row.number - 1)
-    known = set() if last is None else {one["code"] for one in findings_of(session, last)}
-    for finding in findings_of(session, row):
+    known = (
+        set() if last is None else {one["code"] for one in findings_of(uow.stored, session, last)}
+    )
+    for finding in findings_of(uow.stored, session, row):
         if finding["code"] not in known:
             announce(uow, session, "finding", estimate=row.number, finding=finding)
     if has_alarm(row) and (last is None or not has_alarm(last)):
@@ -80,9 +83,10 @@ def last_estimated(reader: Reader, session: SessionRow, last: int) -> EstimateRo
     return None
 
 
-def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:
-    """Return a fit's findings, which call features by the session's names."""
-    names, findings = session.names.columns, record.values.get("findings") or []
+def findings_of(reader: Reader, session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:
+    """Return a fit's findings, which call features by the names of the session, or of its arms."""
+    findings = record.values.get("findings") or []
+    names = feature_names(reader, session) if any(one["features"] for one in findings) else ()
     return [one | {"message": by_names(one["message"], one["features"], names)} for one in findings]
 
 

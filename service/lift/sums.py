@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, Lift, always_valid_quantile, lift, of_past
+from lhb_engine.evaluation.lift import (
+    MIN_TRAJECTORIES,
+    GroupSums,
+    Lift,
+    always_valid_quantile,
+    lift,
+    of_past,
+)
 from service.lift.exact import ONE, dumps, exact, fraction, loads, nearest
 from service.session.trial import Trial
 
@@ -100,13 +107,21 @@ class LiftSums:
             sums.products + np.array(products, dtype=object)[PLACES],
         )
 
-    def lift(self, trial: Trial, *, adjusts: bool = True) -> Lift | Refusal:
+    def lift(
+        self, trial: Trial, *, adjusts: bool = True, units: str = "trajectories"
+    ) -> Lift | Refusal:
         """Return the lift so far, or why there is none.
 
-        `adjusts`: whether the model's prediction takes variance away.
+        `adjusts`: whether the model's prediction takes variance away; `units` are what units are.
         """
         agent, control = (_used(self.groups[name], adjusts) for name in GROUPS)
-        return lift(agent, control, trial.planned_rounds)
+        return lift(agent, control, trial.planned_rounds, units=units)
+
+    def units_to_go(self, trial: Trial) -> float:
+        """Return how many more units it takes until both groups have enough, on average."""
+        shares = zip(GROUPS, (1.0 - trial.share, trial.share), strict=True)
+        lack = [(MIN_TRAJECTORIES - self.groups[name].n_trajectories) / of for name, of in shares]
+        return max(0.0, *lack)
 
     @property
     def rounds(self) -> float:

@@ -11,10 +11,12 @@ from service.rounds import timeline_by_slot as slots
 from service.rounds.timeline import Timeline, timeline_of
 from service.rounds.timeline_by_decision import ByDecision
 from service.session.records import PlayedRound, SessionRow
-from service.session.trial import block_of, is_mixed
+from service.session.trial import block_of, block_rounds, is_mixed
 from service.storage.reader import MeasuredRow, Reader
 
 PAST = -1  # the block of what a trajectory earned before anybody played for a group
+TRAJECTORIES = "trajectories"
+NAMES = {None: "rounds", 60: "minutes", 3600: "hours", 86_400: "days", 604_800: "weeks"}
 MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out
 Unit = tuple[str, int]  # trajectory, block
 
@@ -97,6 +99,15 @@ UNITS: dict[type[Timeline], type[ByRound] | type[BySlot]] = {
 def units_of_session(session: SessionRow, since: int, sums: LiftSums) -> ByRound | BySlot:
     """Return what says which units the values of a session's comparison belong to."""
     return UNITS[type(timeline_of(session))](session, since, sums)
+
+
+def units_in_words(session: SessionRow) -> str:
+    """Return what the units of a comparison are."""
+    timeline = timeline_of(session)
+    if session.n_trajectories != 1 and not timeline.is_of_all:
+        return TRAJECTORIES
+    n, name = block_rounds(session.horizon), NAMES.get(timeline.seconds)
+    return f"blocks of {n} {name or f'slots of {timeline.seconds} s'}"
 
 
 def mean_score(scores: bytes | None) -> float:

@@ -183,6 +183,15 @@ class Gain(TypedDict):
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
+class Totals(TypedDict):
+    """What an action pays in all by an estimate."""
+
+    values: list[WideNumber]
+    squares: list[list[WideNumber]]
+    unknown: list[list[Number]]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
 class Effects(TypedDict):
     """What the covariates of an estimate do: one a column, and two a group."""
 
@@ -245,6 +254,8 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "no_intervals": NotRequired[Text | None],
             "gain": NotRequired[Gain | None],
             "no_gain": NotRequired[Text | None],
+            "totals": NotRequired[Totals | None],
+            "no_totals": NotRequired[Text | None],
             "effects": NotRequired[Effects | None],
             "own": NotRequired[Own | None],
             "form": NotRequired[LagForm | None],

@@ -4,7 +4,7 @@ import { make, number } from "./dom.js"
 
 const MOST_MISSING = 0.1 // share of the rounds at hand
 
-export function advice({ session, lift, series, findings, failed }) {
+export function advice({ session, lift, series, findings, failed, unknown }) {
   const found = []
   const add = (text, isBad = false) => found.push(make("li", { class: isBad ? "error" : null }, isBad ? make("span", { role: "alert" }, text) : text))
   if (session.guard === "tripped") add("The guard has tripped: the agent earned less than control, whose policy plays alone until the guard is armed again.", true)
@@ -17,6 +17,7 @@ export function advice({ session, lift, series, findings, failed }) {
   if (series.isByPosition && session.reward_mode !== "sum" && missing > MOST_MISSING * rounds) {
     add(`${number(missing)} of ${number(rounds)} older rounds have no reward. If they never come, send their value, or set default_reward.`)
   }
+  if (session.n_rounds && unknown && session.deciding !== "none") add(`What choices pay is not known yet. ${unknown} Go on: take decisions, and report every reward.`)
   return found.length ? make("ul", { "aria-label": "What checks of the model find" }, ...found)
     : make("p", {}, session.n_rounds ? "Nothing. The checks of the model find nothing wrong." : "Take decisions, and send rewards.")
 }

@@ -38,7 +38,7 @@ export function cameCard(name, beside) {
     again()
   })
   const update = async (session, path, signal, whole) => {
-    chooser.hidden = session.n_trajectories < 2
+    chooser.hidden = session.n_trajectories < 2 || session.clock?.totals === "all" // everybody's, together
     if (!chooser.hidden && !list.children.length) {
       const some = (await get(`${path}/trajectories`, { limit: MOST_TRAJECTORIES }, signal)).items
       list.replaceChildren(...some.map(({ trajectory }) => make("option", { value: trajectory })))

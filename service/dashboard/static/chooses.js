@@ -14,7 +14,7 @@ export function choosesCard(name) {
     plot.node.hidden = arms.bins.length === 0 || !areNamed(arms)
     now.textContent = wouldChoose(session, arms)
     if (plot.node.hidden) return
-    const place = { by }, shown = arms.items.slice(0, MOST)
+    const place = { by }, shown = arms.items.filter(item => item.n > 0).slice(0, MOST)
     const others = arms.bins.map((_, i) => Math.max(0, 1 - shown.reduce((sum, item) => sum + item.shares[i], 0)))
     const hasOthers = others.some(share => share > 1e-9)
     const looks = shown.map((item, i) => ({ label: armName(item), color: TONES[i], isStrong: true }))
@@ -33,10 +33,9 @@ function wouldChoose(session, arms) {
   if (arms.items.length === 0) return "It has chosen nothing yet."
   if (session.deciding === "exploring") return "It explores: arms take turns until a fit finds what makes a choice good."
   if (session.deciding === "none") return "It learns nothing, and chooses by its own rule."
-  const known = arms.items.filter(item => item.earned !== null)
+  if (arms.reason) return "What it would choose now is told when it is known what choices pay."
   if (!areNamed(arms)) return "What it chooses now depends on the contexts it is offered: the one with the largest worth by the features above."
-  const best = [...known].sort((a, b) => (b.at_once + b.later) / b.n - (a.at_once + a.later) / a.n)[0]
-  if (!best) return "What it would choose now is told when the lags that pay are known."
+  const best = arms.items.reduce((one, other) => (other.one.in_all > one.one.in_all ? other : one))
   const choice = `Offered all of these arms, it would choose ${armName(best)} now`
-  return known.every(item => item.is_fixed) ? `${choice}.` : `${choice}, if each came with its usual context.`
+  return arms.items.every(item => item.is_fixed) ? `${choice}.` : `${choice}, if each came with its usual context.`
 }

@@ -98,7 +98,7 @@ function layout(session, user) {
     const to_come = epochs.filter(epoch => !epoch.at), last = done.at(-1), estimate = learned.at(-1)
     status.replaceChildren(badge(state(now, series.alarm)))
     earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms, series, epochs: to_come }))
-    todo.replaceChildren(advice({ session: now, lift: compared, series, findings, failed: last?.status === "failed" ? last.reason : null }))
+    todo.replaceChildren(advice({ session: now, lift: compared, series, findings, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))
     lags.update(learned, features(now))
     if (estimate) beside.show(estimate, now)
     chooses.update(now, shares, series.by)

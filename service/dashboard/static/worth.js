@@ -45,27 +45,38 @@ export function worthCard(name) {
 }
 
 function drawArms(arms, { words, plot, byArm }) {
-  const known = arms.items.filter(item => item.earned !== null)
+  const known = arms.items.filter(item => item.one)
   plot.node.hidden = true
   byArm.replaceChildren()
   if (arms.items.length === 0) words.textContent = "No decision yet."
   else if (known.length === 0) words.textContent = `Not known yet: ${arms.reason} The next fits will tell.`
   else if (!areNamed(arms)) words.textContent = "Arms have no ids (arm_ids), and their contexts change from round to round: what they are worth is told by feature."
   else {
-    const rows = known.map(item => ({ ...item, now: item.at_once / item.n, then: item.later / item.n, whole: (item.at_once + item.later) / item.n }))
-      .sort((a, b) => b.whole - a.whole)
-    const shown = rows.slice(0, MOST_ARMS), best = shown[0], names = shown.map(armName)
-    const since = arms.bins[0]?.at ? `since ${dated(new Date(arms.bins[0].at) / 1000)}` : ""
-    const second = shown[1] ? `; ${number(best.whole - shown[1].whole)} more than one of ${armName(shown[1])}, the next best` : ""
-    words.textContent = `One choice of ${armName(best)} is worth ${number(best.whole)}: ${number(best.now)} at once, ${number(best.then)} later${second}. ${best.n === 1 ? "It was chosen once" : `It was chosen ${number(best.n)} times`} ${since}.`
+    const rows = known.toSorted((a, b) => b.one.in_all - a.one.in_all)
+    const shown = rows.slice(0, MOST_ARMS), [best, next] = shown, names = shown.map(armName)
+    const sure = best.one.interval ? ` (95% interval ${best.one.interval.map(end => number(end)).join(" to ")})` : ""
+    const second = next ? `; ${number(best.one.in_all - next.one.in_all)} more than one of ${armName(next)}, the next best` : ""
+    words.textContent = `One choice of ${armName(best)} is worth ${number(best.one.in_all)}${sure}: ${number(best.one.at_once)} at once, ${number(best.one.later)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
     plot.node.hidden = false
-    plot.redraw([shown.map((_, i) => i), shown.map(row => row.now), shown.map(row => row.then)], names)
+    plot.redraw([shown.map((_, i) => i), shown.map(row => row.one.at_once), shown.map(row => row.one.later)], names)
     byArm.replaceChildren(table("Worth by arm", [
-      ["arm", armName], ["chosen", row => number(row.n), true], ["one: at once", row => number(row.now), true],
-      ["later", row => number(row.then), true], ["in all", row => withBand(row.whole, row.in_all_interval?.map(end => end / row.n)), true],
+      ["arm", armName], ["chosen", row => times(row.n), true], ["one: at once", row => number(row.one.at_once), true],
+      ["later", row => number(row.one.later), true], ["in all", row => withBand(row.one.in_all, row.one.interval), true],
       ["all choices", row => number(row.at_once + row.later), true], ["still to come", row => number(toCome(row)), true],
-    ], rows), ...(rows.some(row => row.n < FEW) ? [soft(`What was chosen fewer than ${FEW} times is little known.`)] : []))
+    ], rows), soft([
+      "One choice: with what the arm is offered with on average, whoever chooses it.",
+      arms.no_intervals ? `How sure this is cannot be told. ${arms.no_intervals}` : "In brackets: 95% intervals.",
+      rows.some(row => row.n < FEW) ? `What was chosen fewer than ${FEW} times is little known.` : "",
+    ].filter(Boolean).join(" ")))
   }
+}
+
+const times = n => (n === 0 ? "never" : n === 1 ? "once" : `${number(n)} times`)
+
+// Since when, where rounds have dates that tell something; a log may have come all at once.
+export function since({ bins }) {
+  const at = bins.map(bin => new Date(bin.at) / 1000)
+  return at.at(-1) - at[0] > 86400 ? ` since ${dated(at[0])}` : ""
 }
 
 // What is left of a sum by rounding alone is nothing.
@@ -74,10 +85,11 @@ const toCome = row => (Math.abs(row.to_come) < 1e-9 * Math.abs(row.earned) ? 0 :
 const withBand = (value, band) => (band ? `${number(value)} (${number(band[0])} to ${number(band[1])})` : number(value))
 
 // What one more of a feature pays in all lags together, with its interval where there is one.
-function ofOne({ lag_profiles: profiles, lag_weights, theta, intervals }, i) {
+function ofOne({ lag_profiles: profiles, lag_weights, theta, totals }, i) {
   const weights = lag_weights.reduce((sum, weight) => sum + weight, 0)
   const value = profiles ? profiles.reduce((sum, row) => sum + row[i], 0) : weights * theta[i]
-  return withBand(value, intervals?.lag_sums?.[i][2])
+  const half = totals && !totals.unknown.some(row => Math.abs(row[i]) > 1e-6) ? Math.sqrt(totals.squares[i][i]) : null
+  return withBand(value, half === null ? null : [Math.min(value, totals.values[i] - half), Math.max(value, totals.values[i] + half)])
 }
 
 function featureTable({ items, first_round, last_round }, session, estimate) {
@@ -89,5 +101,5 @@ function featureTable({ items, first_round, last_round }, session, estimate) {
     ["feature", row => labels[row.feature]], ["one more of it", row => (estimate ? ofOne(estimate, row.feature) : ""), true], ["all choices: at once", row => withBand(row.at_once, row.intervals?.at_once), true],
     ["later", row => withBand(row.later, row.intervals?.later), true], ["in all", row => withBand(row.at_once + row.later, row.intervals?.in_all), true],
     ["still to come", row => number(toCome(row)), true],
-  ], largest), soft(`Totals of ${number(last_round - first_round + 1)} decisions, beside decisions with 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${largest[0].intervals ? " In brackets: 95% intervals." : ""}`)]
+  ], largest), soft(`Totals of ${number(last_round - first_round + 1)} decisions, beside decisions with 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${estimate?.totals || largest[0].intervals ? " In brackets: 95% intervals." : ` How sure this is cannot be told. ${estimate?.no_totals ?? ""}`}`)]
 }

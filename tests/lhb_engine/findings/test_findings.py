@@ -3,7 +3,9 @@
 How often they are right where an agent plays is measured by `lhb bench findings`.
 """
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -374,3 +376,17 @@ def test_slow_contexts_beside_slow_errors_are_no_change_of_lags():
     errors = 0.3 * half * (contexts @ THETA) + 0.5 * numbers(12).standard_normal(ROUNDS)
     rows = align(latest(one(contexts, errors), HORIZON))
     assert not [*check_halves(rows, errors, KNOWN, HORIZON)]
+
+
+def test_every_finding_says_what_to_do():
+    """Every sentence that a check may say ends in something that a person can do."""
+    tells = ("report", "set the", "give arms", "leave", "make a session", "look for", "check that")
+    tells += ("session with", "to the option")
+    files = Path(checks.__file__).parent.glob("check_*.py")
+    calls = [one for path in files for one in ast.walk(ast.parse(path.read_text()))]
+    calls = [one for one in calls if isinstance(one, ast.Call)]
+    made = [one for one in calls if getattr(one.func, "id", "") == "Finding"]
+    said = [ast.unparse(one.args[1]).lower() for one in made]
+    assert len(said) == 18
+    for one in said:
+        assert any(tell in one for tell in tells), one

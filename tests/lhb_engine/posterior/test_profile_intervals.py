@@ -1,11 +1,14 @@
 """Intervals by least squares of all lags hold whatever the form of the lag profiles."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from lhb_engine.design.moments import RowMoments
-from lhb_engine.posterior.profile_intervals import profile_certainty
+from lhb_engine.evaluation.credit import worth_interval
+from lhb_engine.posterior.profile_intervals import profile_certainty, totals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 
 PHI = np.array([[1.0, 0.5], [-0.8, 0.5], [-0.8, 0.4], [0.0, 0.3]])
@@ -63,3 +66,43 @@ def test_shared_profiles_have_intervals_of_theta_but_no_bands():
     assert said.profiles is None
     assert "lag_profiles" not in said.intervals()
     assert "lag_profiles" in profile_certainty(data, found, np.arange(2)).intervals()
+
+
+def data(x, y):
+    both = np.column_stack([x, np.ones(len(x)), y])
+    rows = RowMoments(both.T @ both, len(x), 1, x.shape[1])
+    return SimpleNamespace(n_lags=1, rows=rows, summed=lambda: SimpleNamespace(rows=rows))
+
+
+def test_a_context_pays_within_what_draws_say_and_half_as_much_again():
+    rng = np.random.default_rng(3)
+    found = profile_posterior(moments(rng), [1], "sparse", 2)
+    x = rng.standard_normal((200, 2))
+    said = totals(data(x, x @ [3.0, 1.0]), found)
+    drawn = found.totals @ [1.0, -2.0]
+    low, high = worth_interval(said, np.array([1.0, -2.0]))
+    half = 1.5 * 1.959964 * drawn.std(ddof=1)
+    np.testing.assert_allclose([low, high], drawn.mean() + np.array([-half, half]), rtol=1e-5)
+    assert low < PHI.sum(axis=0) @ [1.0, -2.0] < high
+
+
+@pytest.mark.parametrize("is_unseen", [False, True])
+def test_what_arms_have_in_common_is_not_known_and_their_difference_is(is_unseen):
+    """One of two arms in each round, and a baseline: the two columns add up to the constant."""
+    rng = np.random.default_rng(4)
+    first = rng.integers(0, 2, 400).astype(float)
+    x = np.column_stack([first, 1.0 - first])
+    y = x @ [3.0, 1.0] + 0.1 * rng.standard_normal(400)
+    if is_unseen:  # a third arm that was never chosen
+        x = np.column_stack([x, np.zeros(400)])
+    dim, rows = x.shape[1], data(x, y)
+    found = profile_posterior(rows.rows, [1], "smooth", dim)
+    said = totals(rows, found)
+    one, two, three = np.eye(3)[:, :dim]
+    assert worth_interval(said, one) is None
+    low, high = worth_interval(said, one - two)
+    assert low < 2.0 < high < low + 0.3
+    if is_unseen:
+        assert worth_interval(said, three) is None
+    many = replace(found, n_features=65)
+    assert "64 features" in totals(rows, many)

@@ -23,6 +23,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             send_mails(client)
             client.create_session("nothing yet", dim=2, horizon=4)
             play_faint(client)
+            begin(client)
         yield address
 
 
@@ -33,6 +34,14 @@ def play_faint(client: Client) -> None:
     for _ in range(60):
         decision = session.decide([[0.5, -0.5], [-0.5, 0.5]])
         session.reward(numbers.gauss(0.5 if decision.arm else -0.5, 10), round=decision.round)
+
+
+def begin(client: Client) -> None:
+    """Two users of an hourly total, a share of whose hours is control's."""
+    clock, share = {"slot_seconds": 3600, "start": START.isoformat()}, {"share": 0.5}
+    session = client.create_session("begun", dim=2, horizon=1, clock=clock, holdout=share)
+    for user in ("ann", "bob"):
+        session.decide([*ARMS.values()][:2], trajectory=user, at=START, default_arm=0)
 
 
 def send_mails(client: Client) -> None:
@@ -66,10 +75,12 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     said = page.inner_text("main")
     with Client(url) as client:
         arms = {one["arm_id"]: one for one in client.session("mail").credit_by_arm()["items"]}
-    kitchen = arms["kitchen"]
-    worth = (kitchen["at_once"] + kitchen["later"]) / kitchen["n"]
-    assert abs(worth - 5) < 1
-    assert f"One choice of kitchen is worth {worth:.3g}" in said
+    kitchen = arms["kitchen"]["one"]
+    low, high = kitchen["interval"]
+    assert low < 5 < high < low + 2
+    worth = f"{kitchen['in_all']:.3g} (95% interval {low:.3g} to {high:.3g})"
+    assert f"One choice of kitchen is worth {worth}" in said
+    assert "since 1 Jun 2026" in said  # when the rounds were, not when they came
     assert "a day over choosing by chance, for the choices of its latest rounds." in said
     assert "Whether this beats what you had is not known" in said
     assert "it would choose kitchen now" in said
@@ -112,8 +123,21 @@ def test_a_part_without_data_says_so_in_a_sentence(page: Page, url: str) -> None
     assert page.locator(".plot:visible").count() == 0
     assert page.get_by_role("button", name="CSV").count() == 0
     said = page.inner_text("main")
+    assert "Take decisions, and send rewards." in said
     for sentence in ("No decision yet.", "Nothing has been learned yet", "It has chosen nothing"):
         assert sentence in said
+
+
+def test_while_nothing_is_known_something_is_to_do(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/begun")
+    todo = page.get_by_label("What checks of the model find").locator("li")
+    todo.first.wait_for()
+    assert "What choices pay is not known yet. No estimate is in use." in todo.first.inner_text()
+    said = page.inner_text("main")
+    assert "Nothing. The checks" not in said
+    assert "by the features above" not in said
+    assert "a group has 0 measured blocks of 2 hours; 30 are needed, after about 60 more" in said
+    assert not page.get_by_label("One user alone:").is_visible()  # the totals are everybody's
 
 
 def test_how_long_until_it_is_known_is_said_while_it_is_not(page: Page, url: str) -> None:

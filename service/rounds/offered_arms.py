@@ -1,0 +1,60 @@
+"""Arms as they are offered: with which contexts, and which feature each alone has."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from lhb_engine.context_sets import latest_kept
+from lhb_engine.history import Floats
+from service.session.kept_contexts import unpack
+from service.session.records import SessionRow
+from service.storage.reader import ChosenArm, Reader
+
+LAST = 200  # decisions that tell which id is at which place
+Arm = tuple[str | None, int | None]  # its id; without one its place among the contexts
+
+
+def arm_of(one: ChosenArm) -> Arm:
+    """Return the arm that a decision chose."""
+    return (one.arm_id, None if one.arm_id is not None else one.arm)
+
+
+def offered_arms(
+    reader: Reader, session: SessionRow, first: int, chosen: Sequence[ChosenArm]
+) -> dict[Arm, list[Floats]]:
+    """Return the contexts that each arm is offered with in the kept sets, from a position on.
+
+    Nothing where an arm's id does not go with its place. An agent chooses an arm when its context
+    is good, and control does not: what was chosen of two arms that are alike differs.
+    """
+    ids = {one.arm: one.arm_id for one in chosen} | dict(enumerate(session.names.arms or ()))
+    if any(ids[one.arm] != one.arm_id for one in chosen):
+        return {}
+    offered: dict[Arm, list[Floats]] = defaultdict(list)
+    places = [place for place in latest_kept(session.n_rounds) if place >= first]
+    for name, packed in reader.context_sets(session.key, places):
+        if name != session.erasing:
+            for i, context in enumerate(unpack(packed, session.dim)):
+                arm_id = ids.get(i)
+                offered[arm_id, i if arm_id is None else None].append(context)
+    return offered
+
+
+def feature_names(reader: Reader, session: SessionRow) -> Sequence[str]:
+    """Return what features are called: as the session names them, or as the arms that have them.
+
+    A feature is an arm's where no other arm ever has it, and the arm has no other.
+    """
+    if session.names.columns or not session.n_rounds:
+        return session.names.columns
+    first = max(1, session.n_rounds - LAST + 1)
+    chosen = list(reader.chosen(session.key, first, session.n_rounds))
+    names: dict[int, list[str]] = defaultdict(list)
+    for (arm_id, place), contexts in offered_arms(reader, session, 1, chosen).items():
+        has = np.flatnonzero(np.any(contexts, axis=0)).tolist()
+        for feature in has:
+            names[feature] += [arm_id or f"arm {place}"] * len(has)
+    if len(names) < session.dim or any(len(arms) > 1 for arms in names.values()):
+        return ()
+    return [names[feature][0] for feature in range(session.dim)]

@@ -2,7 +2,16 @@
 
 import typer
 
-from benchmarks.commands.agents import certainty, clock, coverage, decide, findings, gain, lift
+from benchmarks.commands.agents import (
+    certainty,
+    clock,
+    coverage,
+    decide,
+    findings,
+    gain,
+    lift,
+    oralytics,
+)
 from benchmarks.commands.fits import fit
 from benchmarks.commands.logs import logs
 from benchmarks.commands.server import (
@@ -41,5 +50,6 @@ for command in (
     gain,
     coverage,
     lift,
+    oralytics,
 ):
     bench.command()(command)

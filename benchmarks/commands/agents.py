@@ -1,6 +1,7 @@
 """`lhb bench decide`, `clock`, `certainty`, `coverage`, `lift`: regret and honest uncertainty."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -285,3 +286,35 @@ def lift(
     progress = (lambda line: None) if as_json else typer.echo
     rows = run(worlds, experiments, users, first_seed, progress)
     show({"experiments": experiments, "first_seed": first_seed, "worlds": rows}, as_json, ())
+
+
+def oralytics(
+    clone: Annotated[
+        Path,
+        typer.Argument(
+            help="A clone of github.com/StatisticalReinforcementLearningLab/"
+            "oralytics_algorithm_design, whose code is run.",
+            exists=True,
+            file_okay=False,
+        ),
+    ],
+    seeds: Annotated[int, typer.Option(help="Number of trials of each kind.", min=2)] = 20,
+    first_seed: Annotated[int, typer.Option(min=0)] = 2000,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option(help="How users answer after many messages: low, medium, high; repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play a trial of messages about brushing teeth beside its designers' Thompson sampling.
+
+    Example: lhb bench oralytics ../oralytics_algorithm_design --seeds 5
+    """
+    from benchmarks.oralytics import HEADER, SCALES, run
+
+    if not as_json:
+        typer.echo(HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    scales = [scale for scale in SCALES if not answers or scale in answers]
+    rows = run(clone, range(first_seed, first_seed + seeds), scales, progress)
+    show({"first_seed": first_seed, "seeds": seeds, "rows": rows}, as_json, ())

@@ -16,12 +16,12 @@ from urllib.parse import quote
 import typer
 
 from clients.cli.output import AsJson, LogError, counted, show, table
+from clients.cli.simulate import DEFAULT_ALGORITHM, read_options
 
 CALL_ROUNDS = 10_000  # of one call
 MOST_CALLS = 5000  # about: then trajectories are sent in fewer stretches of time
 SHOWN_ROUNDS, SHOWN_ARMS = 5, 3
 Cells = dict[str, Any]
-NOTHING: tuple[Any, ...] = ([], {"covariates": []})
 
 
 def history(
@@ -53,6 +53,10 @@ def history(
     horizon: Annotated[
         int, typer.Option(min=0, help="Of --create: how many rounds a choice may still pay.")
     ] = 0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Of --create: name=value, such as levels=true; repeatable."),
+    ] = None,
     url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what was understood, and send nothing.")
@@ -77,7 +81,8 @@ def history(
             handle = client.session(session)
             _refuse_unfit(session, handle.info, labels, covariates)
         except NotFound:
-            settings = columns.settings(rounds, labels, horizon)
+            options = read_options(option or [], [DEFAULT_ALGORITHM])[DEFAULT_ALGORITHM]
+            settings = columns.settings(rounds, labels, horizon, options)
             if not create:
                 detail = f"add --create, or create it: client.create_session({session!r}, "
                 said = ", ".join(f"{name}={value!r}" for name, value in settings.items())
@@ -149,13 +154,16 @@ class Columns:
             rounds.append({**measured, "context": context, "time": said})
         return rounds, categories
 
-    def settings(self, rounds: list[Cells], labels: list[str], horizon: int) -> Cells:
-        """Return the settings of a session that takes these rounds."""
+    def settings(
+        self, rounds: list[Cells], labels: list[str], horizon: int, options: Cells
+    ) -> Cells:
+        """Return the settings of a session that takes these rounds, with some options."""
         arms = sorted({one["arm"] for one in rounds if one["arm"] is not None})
         settings: Cells = {"dim": len(labels), "horizon": horizon or 30}
         settings |= {"features": [one for one in labels if "=" not in one]}
-        settings |= {"arms": arms, "options": {"covariates": [*self.covariates]}}
-        return {name: value for name, value in settings.items() if value not in NOTHING}
+        told = {"covariates": [*self.covariates]} if self.covariates else {}
+        settings |= {"arms": arms, "options": {**options, **told}}
+        return {name: value for name, value in settings.items() if value}
 
     def next_decision(self, rounds: list[Cells]) -> Cells:
         """Return the body of a decision between the arms of the last rounds."""

@@ -116,12 +116,14 @@ def test_what_a_session_does_not_take_is_said_by_a_dry_run(
 
 def test_the_decision_that_goes_with_a_file_is_said(url: str, log: str) -> None:
     """The session is made from the columns, and both calls that are printed run as they are."""
-    arguments = ("made for it", log, *NAMED, "--time", "day", "--url", url)
-    assert run(*arguments, "--create", "--horizon", "5").exit_code == 0
+    arguments = ("made for it", log, *NAMED, "--time", "day", "--covariate", "heat", "--url", url)
+    made = ("--create", "--horizon", "5", "--option", "levels=true")
+    assert run(*arguments, *made).exit_code == 0
     python, curl = run(*arguments).stdout.splitlines()[-2:]
     with Client(url) as client:
         session = client.session("made for it")
         assert (session.info["dim"], session.info["arms"]) == (3, ["garden", "kitchen"])
+        assert session.info["options"] == {"levels": True, "covariates": ["heat"]}
         decision = eval(python, {"client": client})
         assert decision.arm_id in ("garden", "kitchen")
         said = subprocess.run(shlex.split(curl), capture_output=True, text=True, check=True)

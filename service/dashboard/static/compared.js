@@ -41,7 +41,7 @@ function groupTable(lift) {
   const rows = ["agent", "control"].map(group => ({ group, ...lift[group] }))
   return table("Reward of both groups", [
     ["group", row => row.group], ["reward a round", row => (row.reward === null ? "–" : number(row.reward)), true],
-    ["measured rounds", row => number(row.n_rounds), true], ["units", row => number(row.n_units), true],
+    ["measured rounds", row => number(row.n_rounds), true], [lift.units, row => number(row.n_units), true],
   ], rows)
 }
 

@@ -2,7 +2,7 @@
 
 import { duration, make, number } from "./dom.js"
 import { one, several, lagUnit } from "./units.js"
-import { since } from "./worth.js"
+import { bandOf, since } from "./worth.js"
 
 const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. Create a session with holdout to know: a share of rounds is left to what you had."
 
@@ -78,10 +78,12 @@ function byCredit({ items, from, estimate, series, unit }, more) {
   // of arms that never change, what they have in common cannot be told from the base: differences can
   const isFixed = items.length > 1 && items.every(item => item.is_fixed)
   const chance = isFixed ? sum(item => item.one.in_all) / items.length : 0
-  const ends = items.every(item => item.in_all_interval) ? [0, 1].map(end => sum(item => item.in_all_interval[end]) / n) : null
-  return said({ value: whole / n - chance }, [`a decision over ${isFixed ? "choosing these arms by chance" : "taking no action"}, by its model${from}.`,
+  const value = whole / n - chance
+  const beside = items[0].context.map((_, i) => sum(item => item.context[i] * (item.n / n - isFixed / items.length)))
+  const ends = bandOf(estimate?.totals, beside, value)
+  return said({ value }, [`a decision over ${isFixed ? "choosing these arms by chance" : "taking no action"}, by its model${from}.`,
     `Its ${number(n)} decisions bring ${number(whole)} in all beside no action, of which ${number(sum(item => item.to_come))} are still to come.`,
-    ends && !isFixed ? `A decision brings ${between(...ends)}, with probability 95%.`
+    ends ? `It is ${between(...ends)}, with probability 95%.`
       : `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}`, progress(series, unit), ...more], "")
 }
 

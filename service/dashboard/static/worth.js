@@ -7,6 +7,7 @@ import { barPairs, dated, plotCard } from "./plots.js"
 const MOST_FEATURES = 8
 const MOST_ARMS = 12
 const FEW = 20 // choices of an arm
+const BY_LUCK = 4 / 3 // the best of several looks better than it is: how much wider it is beside the next
 const STRETCHES = [100, 1000, 10_000, 100_000]
 const FIRST_SHOWN = 10_000 // decisions, before the reader chooses
 
@@ -33,7 +34,7 @@ export function worthCard(name) {
         get(`${path}/credit/features`, { rounds: rounds() }, signal),
       ])
       stretch.parentNode.hidden = session.n_rounds === 0
-      drawArms(own, { words, plot, byArm })
+      drawArms(own, estimate, { words, plot, byArm })
       // of named arms that never change, features tell the same once more
       const repeats = areNamed(own) && own.items.every(item => item.is_fixed)
       byFeature.replaceChildren(...(repeats ? [] : featureTable(parts, session, estimate)))
@@ -44,7 +45,7 @@ export function worthCard(name) {
   return { node, update }
 }
 
-function drawArms(arms, { words, plot, byArm }) {
+function drawArms(arms, estimate, { words, plot, byArm }) {
   const known = arms.items.filter(item => item.one)
   plot.node.hidden = true
   byArm.replaceChildren()
@@ -54,9 +55,8 @@ function drawArms(arms, { words, plot, byArm }) {
   else {
     const rows = known.toSorted((a, b) => b.one.in_all - a.one.in_all)
     const shown = rows.slice(0, MOST_ARMS), [best, next] = shown, names = shown.map(armName)
-    const sure = best.one.interval ? ` (95% interval ${best.one.interval.map(end => number(end)).join(" to ")})` : ""
-    const second = next ? `; ${number(best.one.in_all - next.one.in_all)} more than one of ${armName(next)}, the next best` : ""
-    words.textContent = `One choice of ${armName(best)} is worth ${number(best.one.in_all)}${sure}: ${number(best.one.at_once)} at once, ${number(best.one.later)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
+    const second = next ? `; ${overNext(best, next, estimate)} more than one of ${armName(next)}, the next best` : ""
+    words.textContent = `One choice of ${armName(best)} is worth ${withBand(best.one.in_all, best.one.interval)}: ${number(best.one.at_once)} at once, ${number(best.one.later)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
     plot.node.hidden = false
     plot.redraw([shown.map((_, i) => i), shown.map(row => row.one.at_once), shown.map(row => row.one.later)], names)
     byArm.replaceChildren(table("Worth by arm", [
@@ -73,10 +73,24 @@ function drawArms(arms, { words, plot, byArm }) {
 
 const times = n => (n === 0 ? "never" : n === 1 ? "once" : `${number(n)} times`)
 
+// The 95% interval of what a context pays in all, with what is said of it; null where it is not known.
+export function bandOf(totals, context, value) {
+  const dot = row => row.reduce((sum, one, i) => sum + one * context[i], 0), size = Math.hypot(...context)
+  if (!totals || totals.unknown.some(row => Math.abs(dot(row)) > 1e-6 * size)) return null
+  const middle = dot(totals.values), half = Math.sqrt(Math.max(0, dot(totals.squares.map(dot))))
+  return [Math.min(value, middle - half), Math.max(value, middle + half)]
+}
+
 // Since when, where rounds have dates that tell something; a log may have come all at once.
 export function since({ bins }) {
   const at = bins.map(bin => new Date(bin.at) / 1000)
   return at.at(-1) - at[0] > 86400 ? ` since ${dated(at[0])}` : ""
+}
+
+function overNext(best, next, estimate) {
+  const more = best.one.in_all - next.one.in_all
+  const band = bandOf(estimate?.totals, best.context.map((one, i) => one - next.context[i]), more)
+  return withBand(more, band?.map(end => more + BY_LUCK * (end - more)))
 }
 
 // What is left of a sum by rounding alone is nothing.
@@ -88,8 +102,7 @@ const withBand = (value, band) => (band ? `${number(value)} (${number(band[0])} 
 function ofOne({ lag_profiles: profiles, lag_weights, theta, totals }, i) {
   const weights = lag_weights.reduce((sum, weight) => sum + weight, 0)
   const value = profiles ? profiles.reduce((sum, row) => sum + row[i], 0) : weights * theta[i]
-  const half = totals && !totals.unknown.some(row => Math.abs(row[i]) > 1e-6) ? Math.sqrt(totals.squares[i][i]) : null
-  return withBand(value, half === null ? null : [Math.min(value, totals.values[i] - half), Math.max(value, totals.values[i] + half)])
+  return withBand(value, bandOf(totals, theta.map((_, j) => Number(i === j)), value))
 }
 
 function featureTable({ items, first_round, last_round }, session, estimate) {

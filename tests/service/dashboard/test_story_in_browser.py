@@ -78,7 +78,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     kitchen = arms["kitchen"]["one"]
     low, high = kitchen["interval"]
     assert low < 5 < high < low + 2
-    worth = f"{kitchen['in_all']:.3g} (95% interval {low:.3g} to {high:.3g})"
+    worth = f"{kitchen['in_all']:.3g} ({low:.3g} to {high:.3g})"
     assert f"One choice of kitchen is worth {worth}" in said
     assert "since 1 Jun 2026" in said  # when the rounds were, not when they came
     assert "a day over choosing by chance, for the choices of its latest rounds." in said

@@ -294,8 +294,6 @@ def oralytics(
         typer.Argument(
             help="A clone of github.com/StatisticalReinforcementLearningLab/"
             "oralytics_algorithm_design, whose code is run.",
-            exists=True,
-            file_okay=False,
         ),
     ],
     seeds: Annotated[int, typer.Option(help="Number of trials of each kind.", min=2)] = 20,
@@ -312,6 +310,8 @@ def oralytics(
     """
     from benchmarks.oralytics import HEADER, SCALES, run
 
+    if not clone.is_dir():
+        raise typer.BadParameter(f"there is no folder {clone}")
     if not as_json:
         typer.echo(HEADER)
     progress = (lambda line: None) if as_json else typer.echo

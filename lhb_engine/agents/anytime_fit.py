@@ -21,6 +21,7 @@ from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, later_rows
 from lhb_engine.posterior.gain import gain
 from lhb_engine.posterior.linearised_intervals import Certainty
+from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_intervals import totals
@@ -48,6 +49,7 @@ class AnytimeFit:
     def __init__(self, agent: "Anytime", past: RowsPast, sets: Sequence[Floats] = ()) -> None:
         self.past, self.rows, self.window = past, past.rows, past.window
         self.units, self.prediction = past.units, past.prediction
+        self.baseline = are_repeated(past.plain)
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
         self.theta, self.candidates, self.dim = agent.theta, agent.candidates, agent.dim
@@ -339,7 +341,9 @@ class AnytimeFit:
         """Draw the posterior from rows with independent noise, by the seed of a fit due then."""
         if form != SHARED:
             assert isinstance(rows, RowMoments)
-            return profile_posterior(rows, [8, due], form, self.dim, weights)
+            return profile_posterior(
+                rows, [8, due], form, self.dim, weights, baseline=self.baseline
+            )
         return rank_one_posterior(
             rows,
             seed=[8, due],
@@ -347,6 +351,7 @@ class AnytimeFit:
             weights=weights,
             signed=self.options.signed,
             past=None if self.options.zero_start else 1.0 / self.units.contexts,
+            baseline=self.baseline,
             settings=self.settings,
         )
 

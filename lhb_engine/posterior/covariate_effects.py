@@ -32,7 +32,13 @@ class CovariateEffects:
         size[0] = min(1.0, size[0])  # no narrower where rows are spans of rounds
         self.prior_variance = square / size
         self.included: Floats = np.zeros((n_chains, 1 + len(groups)))
+        self._chosen = range(1 + len(groups))  # groups that may be left out
         self._group_of = np.repeat(np.arange(1 + len(groups)), (1, *groups))
+
+    def have_baseline(self) -> None:
+        """Include the baseline in all chains, for good."""
+        self.included[:, 0] = 1.0
+        self._chosen = self._chosen[1:]
 
     def explained(self, total: Floats) -> float:
         """Return how much of y'y the covariates explain by least squares, given Z'y, (q,).
@@ -58,7 +64,7 @@ class CovariateEffects:
         """
         chance = rng.random(self.included.T.shape)
         now = self._log_evidence(level, noise2)
-        for group in range(self.included.shape[1]):
+        for group in self._chosen:
             was = self.included[:, group].copy()
             self.included[:, group] = 1.0 - was
             other = self._log_evidence(level, noise2)

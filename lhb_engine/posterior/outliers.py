@@ -14,22 +14,25 @@ LEAST_ROWS = 30
 FAR = 6.0  # standard deviations of normal errors of the same median
 NORMAL_MEDIAN = 0.6745  # of the size of a standard normal number
 MOST = 0.1  # of the rows, or of those since the last fit: more are no outliers, but a change
-REPEATED = 0.25  # of the rows: rewards that have one value so often are rare ones
+REPEATED = 0.25  # of the rows: rewards that have one value so often are clicks, counts or prices
+
+
+def are_repeated(rows: AlignedRounds) -> bool:
+    """Whether many rewards are equal, as where most are 0."""
+    _, counts = np.unique(rows.y[rows.number > 0], return_counts=True)
+    return bool(counts.max(initial=0) > max(1.0, REPEATED * counts.sum()))
 
 
 def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRounds:
     """Return the rows with rewards within (7.32) of what `known` predicts.
 
-    Without a prediction that is their median. Where rewards are rare, as clicks, or many are far
-    off, since something changed, all stay as they are.
+    Without a prediction that is their median. Where rewards are repeated, as clicks are, or many
+    are far off, since something changed, all stay as they are.
     """
     at = np.flatnonzero(rows.number > 0)
-    if len(at) < LEAST_ROWS:
+    if len(at) < LEAST_ROWS or are_repeated(rows):
         return rows
-    y = rows.y[at]
-    if np.unique(y, return_counts=True)[1].max() > REPEATED * len(at):
-        return rows
-    left = y if known is None else known.residuals(rows)[at]
+    left = rows.y[at] if known is None else known.residuals(rows)[at]
     left = left - np.median(left)
     limit = FAR / NORMAL_MEDIAN * float(np.median(np.abs(left)))
     far = np.abs(left) > limit

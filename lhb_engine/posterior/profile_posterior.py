@@ -17,13 +17,19 @@ SWEEPS: dict[LagForm, tuple[int, int]] = {"sparse": (5, 8), "smooth": (6, 18)}  
 
 
 def profile_posterior(
-    rows: RowMoments, seed: list[int], form: LagForm, n_features: int, start: Floats | None = None
+    rows: RowMoments,
+    seed: list[int],
+    form: LagForm,
+    n_features: int,
+    start: Floats | None = None,
+    *,
+    baseline: bool = False,
 ) -> Posterior:
     """Sample the posterior of lag profiles phi, and average the draws.
 
     The result's `weights` are phi, (n_lags, dim), and its `theta` is the direction of what phi adds
     up to. An arm has `n_features`; one more of the rows is that of a past before round 1. `start`
-    are profiles found before.
+    are profiles found before. With `baseline` all draws have one.
     """
     scale = context_scale(rows)
     size = float(np.sqrt(rows.square / rows.n_rows))
@@ -38,6 +44,8 @@ def profile_posterior(
         if form == "sparse"
         else SmoothProfiles(scaled, rng, start)
     )
+    if baseline:
+        chain.covariates.have_baseline()
     first, kept = SWEEPS[form]
     for _ in range(first):
         chain.sweep()

@@ -79,6 +79,7 @@ def rank_one_posterior(
     weights: Floats | None = None,
     signed: bool = False,
     past: float | None = None,
+    baseline: bool = False,
     settings: AnytimeSettings | None = None,
 ) -> Posterior:
     """Sample the posterior of the rank-one model (docs/model.md 7) and average the draws.
@@ -89,8 +90,8 @@ def rank_one_posterior(
     Half of the chains start at a direction found before (`start`) and the lag weights found with
     it, the others at random and at 0. With `signed` lag weights may be negative; theta is then
     oriented such that they sum to >= 0. With `past` the last feature is that of a past before round
-    1, with this value there: (7.29). `settings` are numbers of chains and sweeps, and the temper of
-    (7.8).
+    1, with this value there: (7.29). With `baseline` all draws have one.
+    `settings` are numbers of chains and sweeps, and the temper of (7.8).
     """
     settings = settings or AnytimeSettings()
     expected = None if past is None else expected_past(rows, past)
@@ -117,6 +118,8 @@ def rank_one_posterior(
         moments = scaled if isinstance(scaled, RowMoments) else session_moments(scaled).whitened(0)
         groups.append(SmoothChains(moments, theta, rng))
     for chains in groups:
+        if baseline:
+            chains.covariates.have_baseline()
         for _ in range(settings.first_sweeps if start is None else settings.sweeps):
             chains.sweep()
     draws = draws_of(groups, settings.kept, settings.temper)

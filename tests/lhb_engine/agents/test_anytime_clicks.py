@@ -10,22 +10,24 @@ from lhb_engine.history import FitWindow, Floats, History, Measurements, Traject
 N = 300
 
 
-def estimate(rewards: Floats, seed: int) -> Estimate:
+def estimate(rewards: Floats, seed: int, profiles: str = "chosen") -> Estimate:
     """Return the fit of rounds in which the first feature was chosen high, as by a direction."""
     contexts = np.array([0.6, 0.0]) + 0.2 * np.random.default_rng(seed).uniform(-1, 1, (N, 2))
     rounds = Trajectory(contexts, Measurements.single(np.arange(1, N + 1), rewards))
     history = History(2, {"": rounds}).over(FitWindow(1, 1, N, 6, N))
-    return make_agent("anytime", dim=2, horizon=6).fit(history)
+    return make_agent("anytime", dim=2, horizon=6, profiles=profiles).fit(history)
 
 
 def clicks(seed: int) -> Floats:
     return (np.random.default_rng([seed, 1]).random(N) < 0.03).astype(np.float64)
 
 
-def test_clicks_always_have_a_baseline_and_other_rewards_by_evidence() -> None:
-    assert estimate(clicks(1), 1).diagnostics["baseline_probability"] == 1.0
+@pytest.mark.parametrize("profiles", ["shared", "each"])
+def test_clicks_always_have_a_baseline_and_other_rewards_by_evidence(profiles: str) -> None:
+    always = estimate(clicks(1), 1, profiles).diagnostics["baseline_probability"]
+    assert always == pytest.approx(1.0)
     noise = np.random.default_rng(2).standard_normal(N)
-    assert estimate(noise, 2).diagnostics["baseline_probability"] < 1.0
+    assert estimate(noise, 2, profiles).diagnostics["baseline_probability"] < 0.9
 
 
 def test_clicks_that_nothing_brings_speak_for_no_direction(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,9 +61,13 @@ class AnytimeFit:
         The guard is docs/model.md (7.11): it compares the errors of the new and of the installed
         estimate on the rows since the last fit.
         """
-        found = self._found()
-        new, since = Predictor.of(found), self.past.later
-        if new and since and since.is_better_than(new, self.settings.guard):
+        found, old = self._found(), self.prediction
+        is_other = old and self._told is None and old.form != self._forms.in_use
+        if old and is_other and self._is_refused(found):
+            # forms were judged by the installed fit's parameters, which only another fit renews
+            self._forms = replace(self._forms, in_use=old.form)
+            found = self._found()
+        if self._is_refused(found):
             found = replace(
                 found,
                 status="zero",
@@ -81,6 +85,11 @@ class AnytimeFit:
                 message=REFUSED,
             )
         return self.units.restore(found)
+
+    def _is_refused(self, found: Estimate) -> bool:
+        """Whether the guard keeps the installed estimate: docs/model.md (7.11)."""
+        new, since = Predictor.of(found), self.past.later
+        return bool(new and since and since.is_better_than(new, self.settings.guard))
 
     @cached_property
     def _forms(self) -> FormFits:

@@ -229,3 +229,24 @@ def test_forms_keep_their_units():
     restored = units.restore(found).forms["shared"]
     np.testing.assert_array_equal(restored["profiles"], SHARED * 0.125)
     assert KnownForm.from_json(restored).in_units(units).to_json() == known().to_json()
+
+
+def test_where_the_guard_refuses_another_form_the_installed_one_is_fitted():
+    """Else no form would be renewed, and none be judged by new parameters."""
+    world = Clickbait.draw(dim=3, horizon=8, n_arms=5, pattern="flat", sparsity=3, seed=62001)
+    agent = make_agent("anytime", dim=3, horizon=8)
+    found = {}
+
+    def fit(agent, history):
+        old, due = agent.prediction, history.window.due
+        if due > 100:
+            for form in set(old.forms) - {"shared"}:
+                old.forms[form]["excess"] = 1e6
+        found[due] = agent.fit(history)
+        return found[due]
+
+    simulate(agent, world, n_rounds=103, seed=3, run_fit=fit)
+    before, last = list(found.values())[-2:]
+    assert before.form == "sparse"
+    assert last.form == "sparse"
+    assert last.forms["smooth"]["excess"] > 1e5

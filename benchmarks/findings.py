@@ -10,7 +10,7 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from benchmarks.profile_worlds import Clickbait, OwnLags
+from benchmarks.profile_worlds import Clickbait
 from benchmarks.regret_scoreboard import BOARD, DENSE, HARDER, LIFE, TOLD, World
 from benchmarks.worlds import (
     ArmsAlike,
@@ -28,6 +28,7 @@ from lhb_engine.agents import Agent, make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
 from lhb_engine.simulation.play import simulate, simulate_users
+from lhb_engine.simulation.profile_worlds import OwnLags
 
 BY_NAME = {world.name: world for world in (*TOLD, *BOARD, *HARDER, *LIFE, *DENSE)}
 SHORT = 48  # horizon that an agent is told where the true one is 100

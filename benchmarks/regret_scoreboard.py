@@ -16,7 +16,6 @@ from joblib import Parallel, delayed
 
 from benchmarks.profile_worlds import (
     Clickbait,
-    OwnLags,
     SmoothClickbait,
     with_mismatch,
 )
@@ -62,6 +61,7 @@ from lhb_engine.history import Floats, History
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate, simulate_users
+from lhb_engine.simulation.profile_worlds import OwnLags
 from lhb_engine.simulation.users import UserEnvironment, Visits
 
 N_BOOTSTRAP = 2000

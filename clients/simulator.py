@@ -23,6 +23,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints
 from lhb_engine.simulation.environment import PATTERNS, LongHorizonEnvironment, with_weather
 from lhb_engine.simulation.play import regret_gaps, simulate
+from lhb_engine.simulation.profile_worlds import OwnLags
 
 FIT_PATIENCE_SECONDS = 120.0  # for the fit that the last reward makes due
 BLOCK_ROUNDS = 1024  # contexts drawn at once
@@ -44,10 +45,15 @@ class SimulationSettings:
     first_seed: int = 0
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     weather: float = 0.0  # effect of a number that comes with each round; 0: there is none
+    profiles: str = "shared"  # "shared": all features pay at the same lags; "each": at its own
 
     def __post_init__(self) -> None:
         if self.weights not in PATTERNS:
             raise ValueError(f"weights: {self.weights!r} is none of {', '.join(PATTERNS)}")
+        if self.profiles not in ("shared", "each"):
+            raise ValueError(f"profiles: {self.profiles!r} is none of shared, each")
+        if self.weather and self.profiles == "each":
+            raise ValueError("profiles: worlds with weather have shared ones")
         if self.sparsity > self.horizon:
             raise ValueError("sparsity: must not exceed horizon")
         for algorithm in self.algorithms:
@@ -70,7 +76,8 @@ class SimulationSettings:
     def world_words(self) -> str:
         """The worlds, in words."""
         return (
-            f"{self.weights} weights, s={self.sparsity} h={self.horizon} d={self.dim} "
+            f"{self.weights} weights{', by feature' if self.profiles == 'each' else ''}, "
+            f"s={self.sparsity} h={self.horizon} d={self.dim} "
             f"K={self.arms} noise {self.noise}, {self.seeds} worlds"
         )
 
@@ -81,7 +88,9 @@ class SimulationSettings:
 
     def world(self, seed: int) -> LongHorizonEnvironment:
         """Draw the world of one seed, at its first round."""
-        kind = with_weather(self.weather) if self.weather else LongHorizonEnvironment
+        kind: type[LongHorizonEnvironment] = OwnLags
+        if self.profiles == "shared":
+            kind = with_weather(self.weather) if self.weather else LongHorizonEnvironment
         return kind.draw(
             dim=self.dim,
             horizon=self.horizon,

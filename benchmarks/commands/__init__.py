@@ -26,6 +26,7 @@ from benchmarks.commands.server import (
 )
 from benchmarks.commands.solver import costs, solver
 from benchmarks.commands.storage import dropping, summing
+from benchmarks.commands.worlds import worlds
 
 bench = typer.Typer(help="Measure speed, memory and regret.", no_args_is_help=True)
 for command in (
@@ -51,5 +52,6 @@ for command in (
     coverage,
     lift,
     oralytics,
+    worlds,
 ):
     bench.command()(command)

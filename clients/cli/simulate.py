@@ -50,6 +50,10 @@ def simulate(
         ),
     ] = "flat",
     sparsity: Annotated[int, typer.Option(help="s: nonzero lag weights", min=1)] = 5,
+    profiles: Annotated[
+        str,
+        typer.Option(help="shared: all features pay at the same lags; each: at lags of its own"),
+    ] = "shared",
     weather: Annotated[
         float,
         typer.Option(help="Effect of a number that comes with each round, told to anytime", min=0),
@@ -114,8 +118,8 @@ def simulate(
             _refuse_without_users(values, SimulationSettings, UserSettings, Transport)
             settings = SimulationSettings(**_of(SimulationSettings, values))
         else:
-            if weather:
-                raise ValueError("--weather: users have none")
+            if weather or profiles != "shared":
+                raise ValueError("--weather and --profiles: worlds of users have none")
             values["transport"] = Transport(**_of(Transport, values))
             settings = UserSettings(**_of(UserSettings, values))
             player = play_users_in_process if url is None else users_over_http(url, clients)

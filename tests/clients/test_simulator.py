@@ -58,6 +58,17 @@ def test_weather_is_told_over_http_as_in_process(url: str) -> None:
             assert one.effects == {name: other.effects[name] for name in one.effects}
 
 
+def test_features_pay_at_lags_of_their_own_over_http_as_in_process(url: str) -> None:
+    settings = replace(SMALL, rounds=60, horizon=8, profiles="each", seeds=1)
+    profiles = settings.world(0).profiles
+    assert len({tuple(np.flatnonzero(one)) for one in profiles.T}) > 1
+    assert_same(settings, url)
+    with pytest.raises(ValueError, match="profiles: 'own' is none of shared, each"):
+        replace(SMALL, profiles="own")
+    with pytest.raises(ValueError, match="weather have shared ones"):
+        replace(SMALL, profiles="each", weather=1.0)
+
+
 def test_a_differenced_phase_in_ten_dims(url: str) -> None:
     settings = replace(SMALL, horizon=400, dim=10, arms=10, rounds=420, seeds=1)
     assert_same(settings, url)

@@ -1,0 +1,52 @@
+"""A session of `anytime` in this process: decisions by trajectory, each reward before the next."""
+
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import make_agent
+from lhb_engine.context_sets import latest_kept, step
+from lhb_engine.history import Floats, History, Measurements, Trajectory
+from lhb_engine.randomness import Draw
+
+
+class OneSession:
+    """The agent, what it was told, and what it chose."""
+
+    def __init__(self, dim: int, horizon: int, seed: int, **options: Any) -> None:
+        self.agent = make_agent("anytime", dim=dim, horizon=horizon, **options)
+        self.dim, self.seed, self.n_rounds = dim, seed, 0
+        self._next = self.agent.next_fit(0)
+        self._rounds: dict[str, list[tuple[int, Floats]]] = {}
+        self._rewards: dict[str, list[float]] = {}
+        self._sets: dict[int, Floats] = {}
+
+    def decide(self, trajectory: str, contexts: Floats) -> int:
+        """Return the arm for a context set, (K, dim)."""
+        self.n_rounds += 1
+        if self.n_rounds % step(self.n_rounds) == 0:
+            self._sets[self.n_rounds] = contexts
+        rounds = self._rounds.setdefault(trajectory, [])
+        draw = Draw(self.seed, trajectory, len(rounds) + 1, self.n_rounds)
+        arm = int(self.agent.choose(contexts, draw).arm)
+        rounds.append((self.n_rounds, contexts[arm]))
+        return arm
+
+    def reward(self, trajectory: str, value: float) -> None:
+        """Take the reward of the latest decision, and fit if a fit is due."""
+        self._rewards.setdefault(trajectory, []).append(value)
+        due = self._next
+        if due is not None and due.due == self.n_rounds:
+            self.agent.install(self.agent.fit(self._history().over(due)))
+            self._next = self.agent.next_fit(self.n_rounds)
+
+    def _history(self) -> History:
+        parts = {}
+        for key, rounds in sorted(self._rounds.items()):
+            values = np.array(self._rewards[key])
+            measured = Measurements.single(np.arange(1, len(values) + 1), values)
+            contexts = np.array([chosen for _, chosen in rounds])
+            positions = np.array([number for number, _ in rounds])
+            parts[key] = Trajectory(contexts, measured, positions=positions)
+        sets = tuple(self._sets[n] for n in latest_kept(self.n_rounds) if n in self._sets)
+        return History(self.dim, parts, sets=sets)

@@ -34,8 +34,8 @@ OTHERS = (
         "rule and the likelier context; the best theta of 150 is chosen on six episodes of another "
         "world. What a message costs depends on the messages that follow, so no linear model "
         "holds, and its totals are close to 0: the forms of lag profiles predict alike and advise "
-        "the contrary. With its default `anytime` **loses** to a message every 2 rounds, and often "
-        "to one every round.",
+        "the contrary. With its default `anytime` **loses**: each feature has to be "
+        "told to have a profile of its own.",
     ),
     OtherWorld(
         "Choc and kale",
@@ -75,8 +75,8 @@ def page(seeds: range, names: list[str], say: Callable[[str], None]) -> str:
     lines = [
         "# Worlds that nobody here wrote",
         "",
-        f"By `lhb bench worlds --seeds {len(seeds)} --first-seed {seeds.start}`, which is one more "
-        "world a seed: means and their standard errors. No choice was made on these seeds.",
+        f"By `lhb bench worlds --seeds {len(seeds)} --first-seed {seeds.start}`: means "
+        "and their standard errors. No choice was made on these seeds.",
     ]
     for world in OTHERS:
         if not names or world.package in names:

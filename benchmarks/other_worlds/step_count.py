@@ -90,7 +90,13 @@ def run(seeds: range) -> list[tuple[str, list[float]]]:
     chance = np.random.default_rng(seeds.start)
     best = best_linear(seeds.start)
     rows = [("chance", [by_rule(lambda *_: int(chance.integers(4)), seed) for seed in seeds])]
-    rows += [(f"a message every {k} rounds", [by_cadence(k, s) for s in seeds]) for k in CADENCES]
+    rows += [
+        (
+            "a message every round" if k == 1 else f"a message every {k} rounds",
+            [by_cadence(k, s) for s in seeds],
+        )
+        for k in CADENCES
+    ]
     rows.append(("the best theta known", [by_rule(_greedy(best), seed) for seed in seeds]))
     rows.append(("`anytime`", [by_anytime(seed) for seed in seeds]))
     rows.append(('`anytime`, `profiles: "each"`', [by_anytime(s, profiles="each") for s in seeds]))

@@ -11,6 +11,7 @@ from service.session.kept_contexts import unpack
 from service.session.records import SessionRow
 from service.storage.reader import ChosenArm, Reader
 
+EARLY = 2000  # decisions, in which arms were tried
 LAST = 200  # decisions that tell which id is at which place
 Arm = tuple[str | None, int | None]  # its id; without one its place among the contexts
 
@@ -29,6 +30,8 @@ def offered_arms(
     is good, and control does not: what was chosen of two arms that are alike differs.
     """
     ids = {one.arm: one.arm_id for one in chosen} | dict(enumerate(session.names.arms or ()))
+    for one in reader.chosen(session.key, 1, EARLY):  # what is chosen no more
+        ids.setdefault(one.arm, one.arm_id)
     if any(ids[one.arm] != one.arm_id for one in chosen):
         return {}
     offered: dict[Arm, list[Floats]] = defaultdict(list)

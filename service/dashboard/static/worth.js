@@ -60,7 +60,7 @@ function drawArms(arms, estimate, { words, plot, byArm }) {
     plot.node.hidden = false
     plot.redraw([shown.map((_, i) => i), shown.map(row => row.one.at_once), shown.map(row => row.one.later)], names)
     byArm.replaceChildren(table("Worth by arm", [
-      ["arm", armName], ["chosen", row => times(row.n), true], ["one: at once", row => number(row.one.at_once), true],
+      ["arm", armName], ["chosen", row => times(row.n, arms.first_round), true], ["one: at once", row => number(row.one.at_once), true],
       ["later", row => number(row.one.later), true], ["in all", row => withBand(row.one.in_all, row.one.interval), true],
       ["all choices", row => number(row.at_once + row.later), true], ["still to come", row => number(toCome(row)), true],
     ], rows), soft([
@@ -71,7 +71,7 @@ function drawArms(arms, estimate, { words, plot, byArm }) {
   }
 }
 
-const times = n => (n === 0 ? "never" : n === 1 ? "once" : `${number(n)} times`)
+const times = (n, first) => (n === 0 ? (first === 1 ? "never" : "not in these") : n === 1 ? "once" : `${number(n)} times`)
 
 // The 95% interval of what a context pays in all, with what is said of it; null where it is not known.
 export function bandOf(totals, context, value) {

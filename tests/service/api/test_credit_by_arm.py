@@ -72,3 +72,16 @@ async def test_an_arm_that_was_never_chosen_is_shown(serve: Serve) -> None:
         low, high = arms["both"]["one"]["interval"]
         assert low < 1.5 < high < low + 0.5
         assert found["no_intervals"] is None
+
+
+async def test_an_arm_that_is_chosen_no_more_keeps_its_name(serve: Serve) -> None:
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    async with serve() as client:
+        ids = ["kitchen", "garden", "none"]
+        session = await played(client, ids, lambda rng: rows)
+        for _ in range(16):  # from here on one arm alone
+            asked = {"arm_ids": ids, "forced_arm": 1, "trajectory": "user 0"}
+            await client.decide(session, rows.tolist(), **asked)
+        late = await client.read(f"/v1/sessions/{session}/credit/arms?rounds=8")
+        counts = {one["arm_id"]: one["n"] for one in late["items"]}
+        assert counts == {"kitchen": 0, "garden": 8, "none": 0}

@@ -46,14 +46,14 @@ def usable_sums(
     is_whole = row.seen is not None or not past.seen_stays
     if before is not None and not (row.first_round == before.since_round and is_whole):
         return NO_SUMS
-    if reader.voids(session.key, row.measured, known.measured):
+    if reader.voids(session.key, row.measured, known.measured) or past.has_changed(row):
         return NO_SUMS
     return _kept(row, agent), row.anew
 
 
 def has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
     """Whether this fit works from sums, of rows that do not change once they are settled."""
-    return agent.keeps_sums and past.n_rows > LATEST and not closing_of(session).is_by_time
+    return agent.keeps_sums and past.n_rows > LATEST and closing_of(session).default is None
 
 
 def sums_made_anew(

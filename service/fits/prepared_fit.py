@@ -94,7 +94,7 @@ def read_fit(
     adds up new `sums`, after `NeedsAllRows` none. `anew` is that of a fit that is made again.
     """
     past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
-    kept = None
+    kept, measured = None, past.seen_before(agent, measured)
     if takes_kept and sums == "kept":
         kept, anew = usable_sums(reader, session, agent, window, known, past)
     if kept is None:

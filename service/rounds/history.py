@@ -30,7 +30,7 @@ class PastByDecision(StoredPast):
     """
 
     seen_stays = True  # whether the rows that the installed estimate's fit used stay as they are
-    settled_round = None  # the last round whose context is sure to stay; None: all do
+    settled_round: int | None = None  # the last round whose context is sure to stay; None: all do
     new: tuple[()] = ()  # sums of slots that are to be kept
     is_whole = True  # whether the fit can go on before these are kept
 

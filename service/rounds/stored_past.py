@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lhb_engine.agents import Agent
 from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import FitWindow, History
 from service.rounds.stored_rows import SLICE, Rows, stored_measurements
-from service.session.records import SessionRow
+from service.session.records import KeptSumsRow, SessionRow
 from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Range, Reader
 
@@ -24,6 +25,18 @@ class StoredPast(ABC):
     ) -> None:
         self._reader, self._session, self._window, self._known = reader, session, window, known
         self._measured = FOR_EVER if known is None else known.measured
+        self._n_positions = self._measured  # of rows
+
+    def seen_before(self, agent: Agent, measured: int | None) -> int | None:
+        """Return up to which position the rows are those of the installed estimate's fit.
+
+        That fit could use so many measurements.
+        """
+        return measured
+
+    def has_changed(self, since: KeptSumsRow) -> bool:
+        """Return whether values came for rows that sums have."""
+        return False
 
     @abstractmethod
     def whole(self) -> History:
@@ -46,8 +59,8 @@ class StoredPast(ABC):
         first of their measurements that is no row is then that of the next slice.
         """
         unsettled = FOR_EVER
-        for after in range(0, self._measured, SLICE * moment_sums.GRAIN):
-            until = min(after + SLICE * moment_sums.GRAIN, self._measured)
+        for after in range(0, self._n_positions, SLICE * moment_sums.GRAIN):
+            until = min(after + SLICE * moment_sums.GRAIN, self._n_positions)
             wanted = self._with_levels(self._after(after, until), stretches)
             ranges = self._needed(wanted)
             history = self._of_ranges(ranges, (after, until))

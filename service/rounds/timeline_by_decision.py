@@ -7,6 +7,9 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
+from service.base.problems import Problem, ProblemCode
+from service.rounds.closed_history import PastByTime
+from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decided_rounds
@@ -161,6 +164,8 @@ class ByDecision:
         takes_kept: bool,
     ) -> PastByDecision:
         """Return what a fit reads, given what it may know; `takes_kept`: sums of rounds, too."""
+        if known is not None and closing_of(session).adds_up:
+            return PastByTime(reader, session, window, known)
         return PastByDecision(reader, session, window, known)
 
     def positions_of(self, window: FitWindow, known: Watermark) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds import stored_past
+from service.rounds.closed_history import PastByTime
 from service.rounds.history import PastByDecision
 from service.session.records import KeptSumsRow
 from service.storage.ports import Store
@@ -41,19 +42,19 @@ def low_limits(
     keep_sums_from(monkeypatch, 64)
     few_draws(monkeypatch)
     monkeypatch.setattr(stored_past, "SLICE", 2)
-    counted = Counted(PastByDecision.recent)
-    monkeypatch.setattr(PastByDecision, "recent", lambda *args: counted(*args))
     made = ServiceHarness(tmp_path, store)
-    made.read = counted.n_read  # type: ignore[attr-defined]
+    made.read = []  # type: ignore[attr-defined]
+    for kind in (PastByDecision, PastByTime):
+        counted = Counted(kind.recent, made.read)  # type: ignore[attr-defined]
+        monkeypatch.setattr(kind, "recent", lambda *args, read=counted: read(*args))
     return made
 
 
 class Counted:
     """Reads a history, and takes note of its measurements."""
 
-    def __init__(self, read: Callable[..., History]) -> None:
-        self.n_read: list[int] = []
-        self._read = read
+    def __init__(self, read: Callable[..., History], n_read: list[int]) -> None:
+        self.n_read, self._read = n_read, read
 
     def __call__(self, *args: Any) -> History:
         found = self._read(*args)
@@ -79,6 +80,7 @@ class World:
         self.n_fits, self.n_from_sums, self.n, self.largest_slice = 0, 0, 0, 0
         self.silent_until = 0  # round before which no reward is sent
         self.delay = 0  # rounds, of all rewards
+        self.n_sent = 0  # values, of rewards that come in parts
         self.n_from_rows = 0  # fits without sums, where there are rounds enough for some
         self.rewarded: list[tuple[str, int]] = []
         self.rain = np.random.default_rng(7)
@@ -112,11 +114,15 @@ class World:
             is_silent = self.n < self.silent_until
             for due in sorted(w for w in self.waiting if w[0] <= self.n and not is_silent):
                 self.waiting.remove(due)
-                self.harness.reward(due[1], due[2], **due[3], **self.told_late())
+                self.send(*due[1:], self.told_late())
                 self.rewarded.append((due[2], due[3]["round"]))
             self.harness.tick()
             while self.harness.session.fit_due is not None:
                 self.fit()
+
+    def send(self, value: float, name: str, when: dict[str, int], told: dict[str, Any]) -> None:
+        """Send a reward, with what was measured beside it."""
+        self.harness.reward(value, name, **when, **told)
 
     def slices(self, past: PastByDecision, *args: Any) -> Iterator[tuple[int, History]]:
         """Read slices, and take note of the most measurements in one."""

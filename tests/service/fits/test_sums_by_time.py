@@ -1,0 +1,92 @@
+"""Fits of sessions whose rounds have the sum of their values go on from kept sums."""
+
+from typing import Any
+
+import pytest
+
+from lhb_engine.design import levels
+from service.commands.out_of_turn import AskFit
+from service.commands.void_decision import VoidDecision
+from service.transfer.replay import replay_session
+from tests.examples import repeats
+from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
+from tests.service.service_harness import ServiceHarness
+
+SUM = {"dim": DIM, "horizon": 6, "reward_mode": "sum", "reward_wait_seconds": 10}
+
+
+class Sums(World):
+    """Each reward comes in two parts, the second of them later."""
+
+    def send(self, value: float, name: str, when: dict[str, int], told: dict[str, Any]) -> None:
+        for share in (0.25, 0.75):
+            self.harness.reward(share * value, name, **when, **told, reward_id=f"r{self.n_sent}")
+            self.n_sent += 1
+
+    def late(self, name: str, round: int) -> None:
+        """One more value of a round."""
+        self.send(0.5, name, {"round": round}, {})
+
+
+def check_replay(harness: ServiceHarness, world: World) -> None:
+    with harness.store.reader() as reader:
+        replay = replay_session(reader, harness.session)
+    assert replay.differences == []
+    assert replay.n_estimates == world.n_fits
+
+
+@pytest.mark.parametrize(
+    ("database_url", "names"),
+    [("postgres", ("",)), ("sqlite", ("", "a", "b"))],
+    indirect=["database_url"],
+)
+def test_a_session_with_sums_of_values_lives_on_sums(
+    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+) -> None:
+    """Every fit equals that from all rows, after a late value and a void too; replay does."""
+    options: dict[str, Any] = {"seasonality": [{"period": 12}]}
+    if names != ("",):
+        options = {"covariates": ["rain"]}
+    harness.create(algorithm="anytime", **SUM, options=options)
+    world = Sums(harness, names, database_url)
+    world.play(220)
+    assert world.n_from_sums >= 4
+    row = world.kept()
+    assert row is not None
+    assert row.n_settled >= 96
+    assert row.n_settled % 16 == 0
+    read: list[int] = harness.read  # type: ignore[attr-defined]
+    assert max(read[-3:]) < 200
+    n = world.n_from_sums
+    world.late(names[-1], len(world.chosen[names[-1]]) - 1)
+    harness.run(AskFit(harness.key, harness.agents))
+    world.fit()
+    assert world.n_from_sums == n + 1  # the round is not settled yet
+    world.late(names[-1], 2)
+    harness.run(AskFit(harness.key, harness.agents))
+    world.fit()
+    assert world.n_from_sums == n + 1  # all rows are added anew
+    harness.run(VoidDecision(harness.key, names[-1], "~7", harness.agents))
+    harness.run(AskFit(harness.key, harness.agents))
+    world.fit()
+    assert world.n_from_sums == n + 1
+    world.play(40)
+    harness.run(AskFit(harness.key, harness.agents))
+    world.fit()
+    assert world.n_from_sums > n + 1
+    check_replay(harness, world)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("zero_start", [*repeats(True), False])
+def test_levels_and_sums_of_values_live_on_sums(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch, zero_start: bool
+) -> None:
+    monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
+    monkeypatch.setattr(levels, "HORIZONS", 1)
+    options = {"levels": True, "zero_start": zero_start}
+    harness.create(algorithm="anytime", **SUM, options=options)
+    world = Sums(harness, ("", "a", "b"), database_url)
+    world.play(180)
+    assert world.n_from_sums >= 3
+    check_replay(harness, world)

@@ -52,8 +52,13 @@ def usable_sums(
 
 
 def has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
-    """Whether this fit works from sums, of rows that do not change once they are settled."""
-    return agent.keeps_sums and past.n_rows > LATEST and closing_of(session).default is None
+    """Whether this fit works from sums, of rows that do not change once they are settled.
+
+    Which rounds of a stretch count by default depends on spans that reach into it.
+    """
+    if closing_of(session).default is not None and agent.stretches.n_rounds:
+        return False
+    return agent.keeps_sums and past.n_rows > LATEST
 
 
 def sums_made_anew(

@@ -1,10 +1,10 @@
-"""The past of a session whose rounds close with time, and have the sum of their values.
+"""The past of a session whose rounds close with time: with the sum of their values, or by default.
 
-A row stands in the order of the decision that closes its round: its position is that of the
-trajectory's next decision, or the one after the window. So the rows up to a position are all there
-once a fit has seen it, and what a row is depends on the stored rows alone. Values may come for a
-round at any time. Therefore only rounds before the latest 32 768 are settled, and a value for one
-of these makes the next fit add all rows anew.
+Rows stand in the order of decisions. A value's row has the position of its decision. A sum, and a
+default, has that of the decision that closes its round: the trajectory's next one, or the one after
+the window. So what a row is, and where it stands, depends on the stored rows alone. Values may come
+for a round at any time. Therefore only rounds before the latest 32 768 are settled, and a value for
+one of these makes the next fit add all rows anew.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from service.rounds.stored_rows import NONE, Rows, stored_measurements, stored_r
 from service.rounds.told import with_covariates
 from service.session.records import KeptSumsRow, SessionRow
 from service.session.schedule_records import Watermark
-from service.storage.reader import Range, Reader
+from service.storage.reader import FOR_EVER, Range, Reader
 
 
 class PastByTime(PastByDecision):
@@ -33,6 +33,7 @@ class PastByTime(PastByDecision):
         self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark
     ) -> None:
         super().__init__(reader, session, window, known)
+        self._closing = closing_of(session)
         self._decided, self._closed_at = known.decided, known.closed_at
         self._n_positions = window.last + 1
         self.settled_round = window.last - LATEST
@@ -49,22 +50,41 @@ class PastByTime(PastByDecision):
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
-        history = super().whole()
-        return self._in_order(history, 0) if self.settled_round > 0 else history
+        window = self._window
+        if window.first > 1 or self.settled_round <= 0:
+            return super().whole()
+        every = self._reader.window_spans(self._session.key, 1, window.last)
+        ranges = [(name, 1, FOR_EVER) for name, _, _ in every if name != self._session.erasing]
+        history = self._of_ranges(sorted(ranges), (0, self._n_positions))
+        whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
+        return replace(history, trajectories=whole)
 
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
         """Build the history of a fit that has sums of the rows up to a position."""
         window, session = self._window, self._session
         later = self._with_levels(self._after(n_settled, self._n_positions), stretches)
-        place = session.key, self.settled_round + 1, window.last
-        spans = self._reader.window_spans(*place)
+        spans = self._reader.window_spans(session.key, self.settled_round + 1, window.last)
         latest = {name: rounds for name, *rounds in spans if name != session.erasing}
         return self._of_ranges(self._needed(later, latest), (n_settled, self._n_positions))
 
     def _after(self, after: int, until: int) -> Rows:
-        """Return the rounds that close, or begin, at the positions of a range."""
-        spans = self._reader.window_spans(self._session.key, after + 1, self._read_until(until))
-        return _rounds([(name, first - 1, last) for name, first, last in spans])
+        """Return the rounds that close, or begin, at the positions of a range, and spans in it."""
+        session, until = self._session, self._read_until(until)
+        spans = self._reader.window_spans(session.key, after + 1, until)
+        rows = _rounds([(name, first - 1, last) for name, first, last in spans])
+        rows.pop(session.erasing or "\0", None)
+        if self._closing.adds_up:
+            return rows
+        # a window that begins with the session would have all measurements
+        place = session.key, max(2, after + 1), until, self._window.n_lags, self._measured
+        given = stored_measurements(self._reader.window_measurements(*place), session)
+        for name, some in given.items():
+            alone = rows.get(name, NONE)
+            first, last = (
+                np.append(getattr(alone, x), getattr(some, x)) for x in ("first", "last")
+            )
+            rows[name] = Measurements(first, last, np.zeros(len(first)))
+        return rows
 
     def _with_levels(self, rows: Rows, stretches: Stretches) -> list[Rows]:
         if not stretches.n_rounds:
@@ -84,38 +104,36 @@ class PastByTime(PastByDecision):
         values = stored_measurements(found, session)
         place = session.key, after + 1, self._read_until(until)
         closed = reader.window_closed(*place, self._decided, self._closed_at)
-        parts, ends = {}, {(name, first): last for name, first, last in ranges}
+        parts: dict[str, Trajectory] = {}
+        positions: dict[str, Ints] = {}
+        ends = {(name, first): last for name, first, last in ranges}
+        unsettled = self.settled_round + 1
         rounds = reader.rounds_in(session.key, ranges, window.last)
-        for name, (start, contexts, positions) in stored_rounds(rounds, session, self._voids):
-            part = Trajectory(contexts, NONE, start, positions)
-            settled = start - 1 + int(np.searchsorted(self._closers(part), after, "right"))
+        for name, (start, contexts, begun) in stored_rounds(rounds, session, self._voids):
+            closers = np.append(begun[1:], self._n_positions)
+            n_closed = int(np.searchsorted(closers, after, "right"))
+            n_closed = max(n_closed, min(closed.get(name, 0) - start + 1, len(begun)))
+            unsettled = min([unsettled, *closers[n_closed : n_closed + 1].tolist()])
             # what closes the last round of a range is not in it
-            last = min(part.last_round, ends[name, start] - 1)
-            last = min(last, max(settled, closed.get(name, 0)))
-            rows = closing_of(session).rows(values.get(name, NONE), start, last)
+            last = min(start + len(begun), ends[name, start]) - 1
+            given = values.get(name, NONE)
+            rows = self._closing.rows(given, start, min(start + n_closed - 1, last))
+            rows = rows.between(start, last)
+            at = rows.last - start
+            has_value = np.isin(rows.first, given.first) & (not self._closing.adds_up)
             # the order of the names is that of the trajectories: no key holds a zero byte
-            parts[f"{name}\0{start:020}"] = replace(part, measurements=rows)
+            key = f"{name}\0{start:020}"
+            parts[key] = Trajectory(contexts, replace(rows, position=None), start, begun)
+            positions[key] = np.where(has_value, begun[at], closers[at])
         history = History(session.dim, parts, window)
         history = with_covariates(reader, session, history, self._measured)
-        return self._in_order(history, after)
-
-    def _closers(self, part: Trajectory) -> Ints:
-        """Return the position at which each round of a trajectory closes."""
-        return np.append(part.numbering[1:], self._n_positions)
-
-    def _in_order(self, history: History, after: int) -> History:
-        """Return the history with the positions of its rows, and of the first that may change."""
-        parts, unsettled = {}, self.settled_round + 1
-        for key, part in history.trajectories.items():
-            closers, rows = self._closers(part), part.measurements
-            n_closed = len(rows) and int(rows.last[-1]) - part.first_round + 1
-            is_open = closers[n_closed:] > after
-            unsettled = min([unsettled, *closers[n_closed:][is_open][:1].tolist()])
-            position = closers[rows.first - part.first_round]
-            parts[key] = replace(part, measurements=replace(rows, position=position))
+        trajectories = {
+            key: replace(part, measurements=replace(part.measurements, position=positions[key]))
+            for key, part in history.trajectories.items()
+        }
         return replace(
             history,
-            trajectories=parts,
+            trajectories=trajectories,
             measured=self._n_positions,
             unsettled=unsettled,
             settled_round=self.settled_round,

@@ -164,7 +164,7 @@ class ByDecision:
         takes_kept: bool,
     ) -> PastByDecision:
         """Return what a fit reads, given what it may know; `takes_kept`: sums of rounds, too."""
-        if known is not None and closing_of(session).adds_up:
+        if known is not None and closing_of(session).is_by_time:
             return PastByTime(reader, session, window, known)
         return PastByDecision(reader, session, window, known)
 

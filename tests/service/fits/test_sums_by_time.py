@@ -12,7 +12,8 @@ from tests.examples import repeats
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
-SUM = {"dim": DIM, "horizon": 6, "reward_mode": "sum", "reward_wait_seconds": 10}
+MADE = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 10}
+SUM = {**MADE, "reward_mode": "sum"}
 
 
 class Sums(World):
@@ -25,6 +26,22 @@ class Sums(World):
 
     def late(self, name: str, round: int) -> None:
         """One more value of a round."""
+        self.send(0.5, name, {"round": round}, {})
+
+
+class Defaults(World):
+    """Some rewards are of two rounds."""
+
+    def send(self, value: float, name: str, when: dict[str, int], told: dict[str, Any]) -> None:
+        round = when["round"]
+        if round % 5 == 0:
+            return
+        if round % 5 == 4 and len(self.chosen[name]) > round:
+            when = {"first_round": round, "last_round": round + 1}
+        super().send(value, name, when, told)
+
+    def late(self, name: str, round: int) -> None:
+        """The value of a round that counted by default."""
         self.send(0.5, name, {"round": round}, {})
 
 
@@ -74,6 +91,28 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     harness.run(AskFit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums > n + 1
+    check_replay(harness, world)
+
+
+@pytest.mark.parametrize("names", [("",), ("", "a", "b")])
+@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
+def test_a_session_with_default_rewards_lives_on_sums(
+    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+) -> None:
+    harness.create(algorithm="anytime", **MADE, default_reward=0.25)
+    world = Defaults(harness, names, database_url)
+    world.play(220)
+    n = world.n_from_sums
+    assert n >= 4
+    read: list[int] = harness.read  # type: ignore[attr-defined]
+    assert max(read[-3:]) < 200
+    begun = range(1, len(world.chosen[names[-1]]))
+    missing = [r for r in begun if r % 5 and (names[-1], r) not in world.rewarded]
+    for round in (missing[-1], missing[0]):
+        world.late(names[-1], round)
+        harness.run(AskFit(harness.key, harness.agents))
+        world.fit()
+    assert world.n_from_sums == n + 1  # after the second one all rows are added anew
     check_replay(harness, world)
 
 

@@ -35,8 +35,8 @@ def usable_sums(
     Or None: it reads all rows.
 
     A row that a fit used must never change, but for corrections: these take it out of the sums. So
-    there are none where several values make a reward, or a default one stands in for it, or where a
-    decision was voided since. The fit then adds all rows anew.
+    there are none where a decision was voided since, or where a value came for a settled round that
+    time closes. The fit then adds all rows anew.
     """
     row, before = reader.kept_sums(session.key), agent.prediction
     if row is None or not has_sums(session, agent, past) or row.estimate != session.estimate:
@@ -46,7 +46,7 @@ def usable_sums(
     is_whole = row.seen is not None or not past.seen_stays
     if before is not None and not (row.first_round == before.since_round and is_whole):
         return NO_SUMS
-    if reader.voids(session.key, row.measured, known.measured) or past.has_changed(row):
+    if past.has_changed(row):
         return NO_SUMS
     return _kept(row, agent), row.anew
 

@@ -16,6 +16,7 @@ from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Ints, Measurements, Trajectory
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision
+from service.rounds.retention import times_of
 from service.rounds.stored_rows import NONE, Rows, stored_measurements, stored_rounds
 from service.rounds.told import with_covariates
 from service.session.records import KeptSumsRow, SessionRow
@@ -43,10 +44,19 @@ class PastByTime(PastByDecision):
         return None if agent.prediction is None else agent.prediction.last_round
 
     def has_changed(self, since: KeptSumsRow) -> bool:
-        """Return whether values came for rounds that were settled."""
-        place = self._session.key, since.measured, self._measured
-        oldest = self._reader.oldest_measured(*place)
-        return oldest is not None and oldest <= since.last_round - LATEST
+        """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
+        closed = since.n_settled and times_of(self._reader, self._session)(since.n_settled)
+        if closed is None or closed > self._closed_at:
+            return True
+        reader, place = self._reader, (self._session.key, since.measured, self._measured)
+        changed = [
+            position
+            for one in reader.voids(*place)
+            for position in reader.positions((*one[:3],), one.round, one.round)
+        ]
+        oldest = reader.oldest_measured(*place)
+        changed += [] if oldest is None else [oldest]
+        return min(changed, default=FOR_EVER) <= since.last_round - LATEST
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""

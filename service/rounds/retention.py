@@ -78,7 +78,7 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
         return None
     until = now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
-    to = _last_before(_times(reader, session), until, session.dropped_to, to)
+    to = _last_before(times_of(reader, session), until, session.dropped_to, to)
     n_settled = min(FOR_EVER if place is None else place.n_settled, lift.measured)
     if n_settled < FOR_EVER:
         measured = reader.oldest_measured(session.key, n_settled, FOR_EVER)
@@ -167,7 +167,7 @@ def _in_lift(reader: Reader, session: SessionRow) -> Watermark:
     return Watermark(0, 0) if row is None else Watermark(row.measured, row.decided)
 
 
-def _times(reader: Reader, session: SessionRow) -> Callable[[int], float | None]:
+def times_of(reader: Reader, session: SessionRow) -> Callable[[int], float | None]:
     """Return a function from a position to the time of a decision at it or soon after."""
     if session.is_one_sequence:
         [alone] = reader.trajectories(session.key)

@@ -35,8 +35,8 @@ class StoredPast(ABC):
         return measured
 
     def has_changed(self, since: KeptSumsRow) -> bool:
-        """Return whether values came for rows that sums have."""
-        return False
+        """Return whether rows that sums have changed: a decision was voided."""
+        return bool(self._reader.voids(self._session.key, since.measured, self._measured))
 
     @abstractmethod
     def whole(self) -> History:

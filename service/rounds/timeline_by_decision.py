@@ -7,7 +7,6 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
-from service.base.problems import Problem, ProblemCode
 from service.rounds.closed_history import PastByTime
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision

@@ -99,7 +99,7 @@ LARGE_HORIZON = Feature(
 )
 
 TOTALS = "rewards are totals of slots"
-FROM_ALL = "such fits are from the rows of all rounds"
+FROM_ALL = "such fits need all rows where a value comes late"
 STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
 
 RULES = (

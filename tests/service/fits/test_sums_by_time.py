@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from lhb_engine.design import levels
+from service.commands.change_session import ChangeSession
 from service.commands.out_of_turn import AskFit
 from service.commands.void_decision import VoidDecision
 from service.transfer.replay import replay_session
@@ -76,6 +77,9 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     assert max(read[-3:]) < 200
     n = world.n_from_sums
     world.late(names[-1], len(world.chosen[names[-1]]) - 1)
+    harness.run(
+        VoidDecision(harness.key, names[-1], f"~{len(world.chosen[names[-1]]) - 4}", harness.agents)
+    )
     harness.run(AskFit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums == n + 1  # the round is not settled yet
@@ -87,6 +91,12 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     harness.run(AskFit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums == n + 1
+    harness.run(ChangeSession(harness.key, {"reward_wait_seconds": 200.0}))
+    world.late(names[-1], len(world.chosen[names[-1]]) - 1)
+    harness.run(AskFit(harness.key, harness.agents))
+    world.fit()
+    assert world.n_from_sums == n + 1  # settled rounds are open again
+    harness.run(ChangeSession(harness.key, {"reward_wait_seconds": 10.0}))
     world.play(40)
     harness.run(AskFit(harness.key, harness.agents))
     world.fit()

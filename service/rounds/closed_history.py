@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lhb_engine.agents import Agent
+from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Ints, Measurements, Trajectory
 from service.rounds.closing import closing_of
@@ -60,11 +60,13 @@ class PastByTime(PastByDecision):
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
-        window = self._window
-        if window.first > 1 or self.settled_round <= 0:
+        window, session = self._window, self._session
+        is_from_first = window.first == 1 and not session.dropped_to
+        has_order = ALGORITHMS[session.algorithm].takes_parts and self.settled_round > 0
+        if not (is_from_first and has_order):
             return super().whole()
-        every = self._reader.window_spans(self._session.key, 1, window.last)
-        ranges = [(name, 1, FOR_EVER) for name, _, _ in every if name != self._session.erasing]
+        every = self._reader.window_spans(session.key, 1, window.last)
+        ranges = [(name, 1, FOR_EVER) for name, _, _ in every if name != session.erasing]
         history = self._of_ranges(sorted(ranges), (0, self._n_positions))
         whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
         return replace(history, trajectories=whole)

@@ -6,6 +6,7 @@ import pytest
 
 from lhb_engine.design import levels
 from service.commands.change_session import ChangeSession
+from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.commands.void_decision import VoidDecision
 from service.transfer.replay import replay_session
@@ -124,6 +125,13 @@ def test_a_session_with_default_rewards_lives_on_sums(
         world.fit()
     assert world.n_from_sums == n + 1  # after the second one all rows are added anew
     check_replay(harness, world)
+    if "a" in names:
+        harness.run_large(erase_trajectory(harness.key, "a"))
+        world.forget("a")
+        world.play(80)
+        assert world.n_from_sums > n + 2
+        with harness.store.reader() as reader:
+            assert replay_session(reader, harness.session).differences == []
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -152,9 +152,9 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
 def test_what_does_not_stay_as_it_was_is_not_summed(
     harness: ServiceHarness, database_url: str
 ) -> None:
-    """A default reward may be replaced by the true one after a fit has used it."""
+    """Which rounds of a stretch count by default depends on spans that reach into it."""
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 5, "default_reward": 0.0}
-    harness.create(algorithm="anytime", **made)
+    harness.create(algorithm="anytime", **made, options={"levels": True})
     world = World(harness, ("",), database_url)
     world.play(100)
     assert world.n_fits > 5

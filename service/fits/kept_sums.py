@@ -10,7 +10,6 @@ from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.history import LATEST, FitWindow
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
-from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision
 from service.rounds.timeline import Past
 from service.session.records import KeptSumsRow, SessionRow
@@ -52,13 +51,9 @@ def usable_sums(
 
 
 def has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
-    """Whether this fit works from sums, of rows that do not change once they are settled.
-
-    Which rounds of a stretch count by default depends on spans that reach into it.
-    """
-    if closing_of(session).default is not None and agent.stretches.n_rounds:
-        return False
-    return agent.keeps_sums and past.n_rows > LATEST
+    """Whether this fit works from sums, of rows that do not change once they are settled."""
+    has_order = past.has_order(agent.stretches)
+    return agent.keeps_sums and has_order and past.n_rows > LATEST
 
 
 def sums_made_anew(

@@ -43,6 +43,10 @@ class PastByTime(PastByDecision):
         """Return up to which position the rows are those of the installed estimate's fit."""
         return None if agent.prediction is None else agent.prediction.last_round
 
+    def has_order(self, stretches: Stretches) -> bool:
+        """Return whether rows do not depend on spans that reach into a stretch."""
+        return self._closing.adds_up or not stretches.n_rounds
+
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
         closed = since.n_settled and times_of(self._reader, self._session)(since.n_settled)
@@ -65,19 +69,16 @@ class PastByTime(PastByDecision):
         has_order = ALGORITHMS[session.algorithm].takes_parts and self.settled_round > 0
         if not (is_from_first and has_order):
             return super().whole()
-        every = self._reader.window_spans(session.key, 1, window.last)
-        ranges = [(name, 1, FOR_EVER) for name, _, _ in every if name != session.erasing]
-        history = self._of_ranges(sorted(ranges), (0, self._n_positions))
+        ranges = [(name, 1, FOR_EVER) for name in sorted(self._spans(1))]
+        history = self._of_ranges(ranges, (0, self._n_positions))
         whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
         return replace(history, trajectories=whole)
 
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
         """Build the history of a fit that has sums of the rows up to a position."""
-        window, session = self._window, self._session
         later = self._with_levels(self._after(n_settled, self._n_positions), stretches)
-        spans = self._reader.window_spans(session.key, self.settled_round + 1, window.last)
-        latest = {name: rounds for name, *rounds in spans if name != session.erasing}
-        return self._of_ranges(self._needed(later, latest), (n_settled, self._n_positions))
+        ranges = self._needed(later, self._spans(self.settled_round + 1))
+        return self._of_ranges(ranges, (n_settled, self._n_positions))
 
     def _after(self, after: int, until: int) -> Rows:
         """Return the rounds that close, or begin, at the positions of a range, and spans in it."""
@@ -98,13 +99,8 @@ class PastByTime(PastByDecision):
             rows[name] = Measurements(first, last, np.zeros(len(first)))
         return rows
 
-    def _with_levels(self, rows: Rows, stretches: Stretches) -> list[Rows]:
-        if not stretches.n_rounds:
-            return [rows]
-        whole = [
-            (name, *rounds) for name, some in rows.items() for rounds in stretches.of(some.first)
-        ]
-        return [rows, _rounds(whole)]
+    def _within(self, ranges: list[Range]) -> Rows:
+        return _rounds(ranges)
 
     def _read_until(self, until: int) -> int:
         """Return the position of the last decision that closes a round up to a position."""

@@ -86,13 +86,17 @@ class PastByDecision(StoredPast):
         later = self._after(n_settled, known)
         rows = reader.window_measurements(key, first, window.last, 0, known)
         wanted = [*self._with_levels(later, stretches), stored_measurements(rows, session)]
-        spans = reader.window_spans(key, first, window.last)
-        latest = {name: rounds for name, *rounds in spans if name != session.erasing}
+        latest = self._spans(first)
         history = self._of_ranges(self._needed(wanted, latest), (n_settled, known))
         if history.measures_latest(LATEST):
             return history
         wanted.append(self._after(max(0, known - LATEST), known))
         return self._of_ranges(self._needed(wanted, latest), (n_settled, known))
+
+    def _spans(self, first: int) -> dict[str, list[int]]:
+        """Return the first and the last round of each trajectory in the window, from a position."""
+        spans = self._reader.window_spans(self._session.key, first, self._window.last)
+        return {name: rounds for name, *rounds in spans if name != self._session.erasing}
 
     def _needed(
         self, wanted: list[Rows], latest: dict[str, list[int]] | None = None

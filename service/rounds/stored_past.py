@@ -34,6 +34,10 @@ class StoredPast(ABC):
         """
         return measured
 
+    def has_order(self, stretches: Stretches) -> bool:
+        """Return whether sums of rows can be kept, where levels change after such stretches."""
+        return True
+
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether rows that sums have changed: a decision was voided."""
         return bool(self._reader.voids(self._session.key, since.measured, self._measured))
@@ -94,5 +98,9 @@ class StoredPast(ABC):
         ranges = [
             (name, *rounds) for name, some in rows.items() for rounds in stretches.of(some.first)
         ]
+        return [rows, self._within(ranges)]
+
+    def _within(self, ranges: list[Range]) -> Rows:
+        """Return the measurements that begin in ranges of rounds."""
         found = self._reader.measurements_in(self._session.key, ranges, self._measured)
-        return [rows, stored_measurements(found, self._session)]
+        return stored_measurements(found, self._session)

@@ -22,6 +22,7 @@ from benchmarks.worlds import (
     KnownBefore,
     NothingActs,
     OneAlike,
+    SharedWithRewards,
     measured,
 )
 from lhb_engine.agents import Agent, make_agent
@@ -45,6 +46,7 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("no_effect", World("nothing acts", environment=NothingActs)),
     ("arms_alike", World("arms alike", environment=ArmsAlike)),
     ("earns_less", World("a fall", environment=Fall)),
+    ("shared_with_rewards", World("shared with rewards", environment=SharedWithRewards, arms=5)),
     ("levels_differ", World("levels of users", levels=2.0, users=60, **USERS)),
     ("responses_differ", World("responses of users", spread=0.5, users=60, **USERS)),
     ("never_differs", World("one feature of the round", environment=OneAlike)),

@@ -4,7 +4,7 @@ At fits from round 60 on, `gain` of the estimate (docs/model.md (7.31)) is held 
 by it earn among the same context sets in truth.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from benchmarks.regret_scoreboard import BOARD, HARDER, LIFE, World
 from benchmarks.weak_worlds import WeakWorld, agent_of
 from benchmarks.worlds import measured
 from lhb_engine.agents import Agent, make_agent
-from lhb_engine.context_sets import latest_kept
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 from lhb_engine.simulation.environment import LongHorizonEnvironment
@@ -38,14 +37,13 @@ WORLDS = (*WEAK, *ON_BOARD)
 Judged = dict[str, tuple[float, float, float, float]]  # truth, value, low, high
 
 
-def truth(world: LongHorizonEnvironment, found: Estimate, sets: Sequence[Floats]) -> Floats:
+def truth(world: LongHorizonEnvironment, found: Estimate, sets: Mapping[int, Floats]) -> Floats:
     """Return what `SAID` are in truth, and the share of sets whose likeliest arm pays most."""
-    rounds = latest_kept(found.last_round)
     assert found.theta is not None
     deciding = found.theta[None] if found.candidates is None else found.candidates
     total, each = float(world.weights.sum()), []
     pays_by_arm = []
-    for contexts, number in zip(sets, rounds, strict=True):
+    for number, contexts in sets.items():
         pays = total * world.signals(contexts[None], number)[0]
         turns = (contexts @ deciding.T).argmax(axis=0)
         earned, likeliest = pays[turns].mean(), (contexts @ found.theta).argmax()

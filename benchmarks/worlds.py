@@ -59,8 +59,30 @@ class ContextsAlike(LongHorizonEnvironment):
 
     def contexts(self, first: int, last: int) -> Floats:
         """Mix plain contexts with one that all arms of the round share."""
-        shared = 2.0 * self._uniform(_SHARED, first, (last - first + 1, 1, self.dim)) - 1.0
-        return np.asarray(float(np.sqrt(0.5)) * (super().contexts(first, last) + shared))
+        own = super().contexts(first, last)
+        return np.asarray(float(np.sqrt(0.5)) * (own + self._shared(first, last)))
+
+    def _shared(self, first: int, last: int) -> Floats:
+        return 2.0 * self._uniform(_SHARED, first, (last - first + 1, 1, self.dim)) - 1.0
+
+
+class SharedWithRewards(ContextsAlike):
+    """What the arms share lowers rewards, by itself, by three times what choosing it adds.
+
+    So is a discount that all arms have on days when little is sold. An agent is told each round's
+    mean context where its option names covariates.
+    """
+
+    BY_ITSELF = -3.0
+
+    def errors(self, first: int, last: int) -> Floats:
+        """Return the noise, and what goes with the shared contexts."""
+        shared = float(np.sqrt(0.5)) * self._shared(first, last)[:, 0]
+        return np.asarray(super().errors(first, last) + self.BY_ITSELF * self.signals(shared))
+
+    def covariates(self, first: int, last: int) -> Floats:
+        """Return the mean over the arms of each round's contexts."""
+        return np.asarray(self.contexts(first, last).mean(axis=1))
 
 
 class ArmsAlike(LongHorizonEnvironment):

@@ -1,7 +1,7 @@
 """The result of a fit, with what supports it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ ARRAYS = ("theta", "lag_weights", "candidates", "lag_profiles")
 # how the lag profiles of features are shaped
 LagForm = Literal["shared", "sparse", "smooth"]
 FEW_LAGS = "Only {} of {} lags have been fitted so far."
+IN_DOUBT = ("earns_less", "shared_with_rewards")  # findings
 Status = Literal["ok", "zero", "insufficient_data"]
 
 
@@ -143,11 +144,25 @@ class Estimate:
     forms: dict[LagForm, Any] | None = None
     findings: list[dict[str, Any]] = field(default_factory=list)
 
+    def with_findings(self, findings: list[dict[str, Any]]) -> "Estimate":
+        """Return it with what the checks found; what a finding makes doubtful is not said."""
+        doubts = [one["message"] for one in findings if one["code"] == "shared_with_rewards"]
+        if not doubts:
+            return replace(self, findings=findings)
+        return replace(
+            self,
+            findings=findings,
+            gain=None,
+            no_gain=self.no_gain or doubts[0],
+            intervals=None,
+            no_intervals=self.no_intervals or doubts[0],
+        )
+
     @property
     def in_doubt(self) -> bool:
-        """Whether what the estimate before it forecast did not come."""
-        short = any(one["code"] == "earns_less" for one in self.findings)
-        return short or bool((self.diagnostics or {}).get("alarm"))
+        """Whether what was forecast did not come, or choices earn what nobody can tell."""
+        doubts = any(one["code"] in IN_DOUBT for one in self.findings)
+        return doubts or bool((self.diagnostics or {}).get("alarm"))
 
     @property
     def pays(self) -> Floats:

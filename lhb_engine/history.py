@@ -6,7 +6,7 @@ before them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,8 +193,9 @@ class History:
     latest_after : int or None
         Where each trajectory has all rounds of the session: the latest rows are those of
         measurements after this one, in order of arrival. None: they are those of the latest rounds.
-    sets : tuple of (K, dim) arrays
-        The context sets of some of the latest rounds (`lhb_engine.context_sets`).
+    sets : mapping from int to (K, dim) arrays
+        The context sets of some of the latest rounds, by the round's number in the session
+        (`lhb_engine.context_sets`).
     """
 
     dim: int
@@ -207,7 +208,7 @@ class History:
     settled_round: int | None = None
     levels: int = 0
     latest_after: int | None = None
-    sets: tuple[Floats, ...] = ()
+    sets: Mapping[int, Floats] = field(default_factory=dict)
 
     def checked_window(self) -> FitWindow:
         """Return the window; ValueError without it, its rounds, or finite rewards."""

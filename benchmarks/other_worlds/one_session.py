@@ -48,5 +48,5 @@ class OneSession:
             contexts = np.array([chosen for _, chosen in rounds])
             positions = np.array([number for number, _ in rounds])
             parts[key] = Trajectory(contexts, measured, positions=positions)
-        sets = tuple(self._sets[n] for n in latest_kept(self.n_rounds) if n in self._sets)
+        sets = {n: self._sets[n] for n in latest_kept(self.n_rounds) if n in self._sets}
         return History(self.dim, parts, sets=sets)

@@ -11,6 +11,7 @@ FindingCode = Literal[
     "rewards_early",
     "no_effect",
     "arms_alike",
+    "shared_with_rewards",
     "earns_less",
     "known_before",
     "pays_now_costs_later",

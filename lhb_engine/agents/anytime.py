@@ -264,10 +264,10 @@ class Anytime(Agent):
             if kept is not None:
                 raise NeedsAllRows
             past = RowsPast(self, window, align(history))
-            return AnytimeFit(self, past, history.sets).estimate(), None
+            return AnytimeFit(self, past, [*history.sets.values()]).estimate(), None
         latest, sums = found
         past = SummedPast(self, window, latest, sums)
-        return AnytimeFit(self, past, history.sets).estimate(), sums
+        return AnytimeFit(self, past, [*history.sets.values()]).estimate(), sums
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""

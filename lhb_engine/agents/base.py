@@ -7,7 +7,7 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -338,7 +338,7 @@ class Agent:
     def checked_fit(self, history: History) -> Estimate:
         """Return the estimate of `fit` with its findings."""
         estimate = self.fit(history)
-        return replace(estimate, findings=self.findings(history, estimate))
+        return estimate.with_findings(self.findings(history, estimate))
 
     def install(self, estimate: Estimate) -> None:
         """Use `estimate` from now on; without a finite direction theta stays as it is."""

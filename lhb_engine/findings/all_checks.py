@@ -1,6 +1,6 @@
 """All checks of a fit, on the latest rows alone, so that their cost does not grow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import get_args
 
@@ -28,6 +28,7 @@ from lhb_engine.findings.check_series import (
     check_levels,
     check_series,
 )
+from lhb_engine.findings.check_shared import check_shared
 from lhb_engine.findings.finding import Code, Finding
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
@@ -82,7 +83,10 @@ def findings(
     """
     parts = [one.contexts for one in history.trajectories.values() if len(one.contexts)]
     totals = np.ptp(np.concatenate(parts), axis=0) > 0.0 if parts else None
-    found = [*check_choices(history.sets, totals), *_of_rows(history, known, horizon, dim, before)]
+    found = [
+        *check_choices([*history.sets.values()], totals),
+        *_of_rows(history, known, horizon, dim, before),
+    ]
     return tuple(sorted(found, key=lambda one: CODES.index(one.code)))
 
 
@@ -103,7 +107,8 @@ def _of_rows(
         return ()
     longest = units.of(align(_longest(history)))
     series = Series.of(longest, _errors(longest, known))
-    return *check_forecast(rows, before), *_all(rows, series, known, horizon, dim)
+    sets = {round: one / units.contexts for round, one in history.sets.items()}
+    return *check_forecast(rows, before), *_all(rows, series, known, horizon, dim, sets)
 
 
 def _all(
@@ -112,6 +117,7 @@ def _all(
     known: Predictor | None,
     horizon: int,
     dim: int | None,
+    sets: Mapping[int, Floats],
 ) -> Iterator[Finding]:
     errors = _errors(rows, known)
     yield from check_effect(known.n_rows if known else 0, horizon + rows.dim, known)
@@ -124,6 +130,8 @@ def _all(
     if (differ or levels) and series is None:
         of_time = []  # both correlate errors
     yield from (*differ, *levels, *of_time)
+    if known is not None:
+        yield from check_shared(rows, errors, known, sets)
     yield from check_features(rows)
     yield from check_actions(rows)
     codes = {found.code for found in (*differ, *levels, *of_time)}

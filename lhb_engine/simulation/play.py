@@ -134,9 +134,9 @@ class _Played:
             self._sets[first + i] = contexts[i]
 
     @property
-    def sets(self) -> tuple[Floats, ...]:
+    def sets(self) -> dict[int, Floats]:
         """The context sets that a fit now is given."""
-        return tuple(self._sets[round] for round in latest_kept(self.n_played))
+        return {round: self._sets[round] for round in latest_kept(self.n_played)}
 
 
 def _agent(

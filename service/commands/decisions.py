@@ -111,8 +111,9 @@ class Decide(SessionCommand[Taken | Blocked]):
             self.limits.refuse_trajectory(uow, session, key)
         if self.contexts is not None and session.keep_contexts:
             refuse_too_many(session, len(self.contexts))
-        beside = timeline_of(session).covariates_of_decision(session, self.covariates)
         contexts, names = numbers_of(session, self.contexts)
+        given = self.covariates, names, contexts
+        beside = timeline_of(session).covariates_of_decision(session, *given)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not NO_NAMES and contexts is not None:
             arm_ids = arms_of(session, len(contexts))

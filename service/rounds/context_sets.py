@@ -14,12 +14,13 @@ from service.storage.reader import Reader
 
 def stored_sets(
     reader: Reader, session: SessionRow, agent: Agent, window: FitWindow, known: Watermark
-) -> tuple[Floats, ...]:
-    """Return the kept sets of the latest decisions of a fit's rounds."""
+) -> dict[int, Floats]:
+    """Return the kept sets of the latest decisions of a fit's rounds, by position."""
     if not agent.takes_sets:
-        return ()
+        return {}
     if agent.prediction is not None:  # older rows may be dropped
         window = replace(window, first=max(window.first, agent.prediction.since_round))
     first, last = timeline_of(session).positions_of(window, known)
     stored = reader.context_sets(session.key, [p for p in latest_kept(last) if p >= first])
-    return tuple(unpack(one, session.dim) for name, one in stored if name != session.erasing)
+    kept = [(position, one) for name, position, one in stored if name != session.erasing]
+    return {position: unpack(one, session.dim) for position, one in kept}

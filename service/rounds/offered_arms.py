@@ -36,7 +36,7 @@ def offered_arms(
         return {}
     offered: dict[Arm, list[Floats]] = defaultdict(list)
     places = [place for place in latest_kept(session.n_rounds) if place >= first]
-    for name, packed in reader.context_sets(session.key, places):
+    for name, _, packed in reader.context_sets(session.key, places):
         if name != session.erasing:
             for i, context in enumerate(unpack(packed, session.dim)):
                 arm_id = ids.get(i)

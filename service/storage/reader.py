@@ -348,8 +348,8 @@ class Reader(ABC):
         """
         return self._each("rounds_in", *key, json.dumps(ranges), until)
 
-    def context_sets(self, key: SessionKey, positions: list[int]) -> list[tuple[str, bytes]]:
-        """Return trajectory and packed context set of the decisions at positions that keep one."""
+    def context_sets(self, key: SessionKey, positions: list[int]) -> list[tuple[str, int, bytes]]:
+        """Return trajectory, position and packed context set of decisions that keep one."""
         ranges: list[Range] = [("", position, position) for position in positions]
         return self._all("context_sets", *key, json.dumps(ranges))
 

@@ -7,18 +7,18 @@ import pytest
 
 from benchmarks import gain as table
 from benchmarks.regret_scoreboard import World
+from lhb_engine.context_sets import latest_kept
 from lhb_engine.estimate import Estimate
 
 
 def test_the_truth_of_a_direction_is_that_of_its_choices():
     world = World("plain", dim=2, arms=3).draw(1)
     found = Estimate("ok", world.weights, theta=-world.theta, last_round=200)
-    rounds = table.latest_kept(200)
-    sets = [world.contexts(number, number)[0] for number in rounds]
+    sets = {number: world.contexts(number, number)[0] for number in latest_kept(200)}
     worst = table.truth(world, found, sets)
     found = replace(found, theta=world.theta)
     best = table.truth(world, found, sets)
-    pays = world.weights.sum() * np.array([s @ world.theta for s in sets])
+    pays = world.weights.sum() * np.array([s @ world.theta for s in sets.values()])
     assert best[0] == pytest.approx(pays.max(axis=1).mean() - pays.mean())
     assert best[1] == pytest.approx(pays.max(axis=1).mean() - pays.mean(axis=0).max())
     assert worst[2] == pytest.approx(pays.max(axis=1).mean() - pays.min(axis=1).mean())

@@ -56,7 +56,7 @@ export function state(session, alarm = null) {
   if (session.n_rounds === 0) return ["no round yet", ""]
   const decides = {
     in_use: ["decides by what it learned", "good"],
-    in_doubt: ["decides by what it learned; what it forecast did not come", "bad"],
+    in_doubt: ["decides by what it learned, which is in doubt: see what was found", "bad"],
     learning: ["decides by its best guess: nothing stands out from the noise yet", ""],
     exploring: ["exploring", ""],
     none: ["learns nothing", ""],

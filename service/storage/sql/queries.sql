@@ -212,7 +212,7 @@ order by d.trajectory, d.round, d.number
 -- name: context_sets
 -- of decisions at positions (the first number of a range). Those of the default trajectory, which
 -- has no index by position, are there where its rounds are positions
-select trajectory, contexts from (
+select trajectory, position, contexts from (
 select * from (
 select d.trajectory, d.position, d.contexts from {ranges} r cross join decisions d
 where d.tenant = $1 and d.session_id = $2 and d.trajectory <> '' and d.position = r.first

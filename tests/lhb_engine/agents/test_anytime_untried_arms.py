@@ -23,7 +23,7 @@ def test_arms_that_were_never_chosen_are_tried(others: float) -> None:
     agent = make_agent("anytime", dim=4, horizon=HORIZON)
     past = {"": Trajectory(contexts, Measurements.single(np.arange(1, T + 1), rewards))}
     window = FitWindow(1, 1, T, HORIZON, T)
-    sets = tuple(np.eye(4) for _ in range(16))
+    sets = {round: np.eye(4) for round in range(1, 17)}
     estimate = agent.fit(replace(History(4, past).over(window), sets=sets))
     if others:
         assert estimate.candidates is None

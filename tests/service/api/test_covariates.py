@@ -44,6 +44,27 @@ async def test_they_are_shown_with_their_rounds(serve: Serve) -> None:
         assert span == {**riding[0], "covariates": {"rain": 7.0}}
 
 
+async def test_one_called_like_a_feature_is_its_mean_over_the_arms(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(
+            algorithm="anytime",
+            features=["rain", "price"],
+            options={"covariates": ["price", "sun"]},
+        )
+        ices = [{"rain": 1.0, "price": price} for price in (0.5, 1.5, 4.0)]
+        await client.decide(session, ices, event_id="a")
+        await client.decide(session, [[1.0, 2.0], [1.0, 5.0]], covariates={"sun": 3.0})
+        await client.decide(session, ices, covariates={"price": 7.0})
+        body = {"skip": True, "covariates": {"sun": 1.0}}
+        assert (await client.post(f"/v1/sessions/{session}/decisions", json=body)).is_success
+        again = await client.decide(session, ices, event_id="a")
+        assert again["round"] == 1
+        rounds = (await client.read(f"/v1/sessions/{session}/rounds"))["items"]
+        told = [{"price": 2.0}, {"price": 3.5, "sun": 3.0}, {"price": 7.0}, {"sun": 1.0}]
+        assert [one["covariates"] for one in rounds] == told
+        assert replayed(client, session).differences == []
+
+
 def test_a_body_with_covariates_is_parsed_at_once() -> None:
     """By msgspec: pydantic takes twice as long."""
     reward = b'{"round":3,"value":0.5,"covariates":{"rain":1,"sun":0.5}}'

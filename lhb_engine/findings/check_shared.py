@@ -1,0 +1,56 @@
+"""A check of what a round's arms have in common: whether rewards move with it by themselves."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.findings.finding import Finding, named
+from lhb_engine.history import Floats
+from lhb_engine.posterior.prediction_check import Predictor
+
+LEAST_SETS = 16
+SURE = 4.5  # standard errors
+APART = 0.05  # of the square of the shared score's differences: what chosen scores do not explain
+NAMED = 0.5  # of the largest feature's part in the shared score: with less a feature is not named
+MOST_NAMED = 3
+
+
+def check_shared(
+    rows: AlignedRounds, errors: Floats, known: Predictor, sets: Mapping[int, Floats]
+) -> Iterator[Finding]:
+    """Look for errors that go with the mean score of a round's arms beside the chosen one (12.4).
+
+    `sets` are contexts of all arms by round, in the units of `rows`. Neighbouring rounds are
+    subtracted from each other, so that slow changes of rewards and contexts count for nothing.
+    """
+    of_one = (rows.number > 0) & (rows.number == rows.last) & np.isin(rows.last, list(sets))
+    places = [
+        place
+        for place in sorted(np.flatnonzero(of_one).tolist(), key=rows.last.__getitem__)
+        if (sets[int(rows.last[place])] == rows.contexts[place]).all(axis=1).any()
+    ]
+    if len(places) < LEAST_SETS:
+        return
+    means = np.array([sets[int(rows.last[place])].mean(axis=0) for place in places])
+    chosen, target = np.diff(rows.contexts[places] @ known.theta), np.diff(errors[places])
+    shared = np.diff(means @ known.theta)
+    rest = shared - chosen * (chosen @ shared) / max(float(chosen @ chosen), 1e-300)
+    size = float(rest @ rest)
+    if size <= APART * float(shared @ shared):
+        return
+    both = np.column_stack([chosen, shared])
+    left = target - both @ np.linalg.lstsq(both, target)[0]
+    error = np.sqrt(float(left @ left) / (len(left) - 2) / size)
+    if abs(float(rest @ target)) / size <= SURE * error:
+        return
+    parts = np.abs(known.theta) * np.diff(means, axis=0).std(axis=0)
+    order = np.argsort(-parts)[:MOST_NAMED]
+    features = tuple(sorted(order[parts[order] >= NAMED * parts.max()].tolist()))
+    yield Finding(
+        "shared_with_rewards",
+        f"{named(features)}: what all arms of a round have in common moves with the rewards by "
+        "itself, so what choosing by it earns is not told apart from that. Name it among the "
+        "session's `covariates`, or report its mean over the arms of each round as one.",
+        features=features,
+    )

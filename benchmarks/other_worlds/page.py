@@ -34,8 +34,8 @@ OTHERS = (
         "rule and the likelier context; the best theta of 150 is chosen on six episodes of another "
         "world. What a message costs depends on the messages that follow, so no linear model "
         "holds, and its totals are close to 0: the forms of lag profiles predict alike and advise "
-        "the contrary. With its default `anytime` **loses**: each feature has to be "
-        "told to have a profile of its own.",
+        "the contrary. `anytime` **loses** to the cadences of 2 "
+        "and 3, less where each feature is told to have a profile of its own.",
     ),
     OtherWorld(
         "Choc and kale",

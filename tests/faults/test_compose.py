@@ -164,6 +164,7 @@ def make_role(server: PostgresServer, folder: Path, password: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_whole_composition_survives_deaths_and_gets_the_same_regret(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:

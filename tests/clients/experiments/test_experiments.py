@@ -116,6 +116,7 @@ def test_plotting_what_was_not_run_says_so(tmp_path: Path) -> None:
     assert "lhb reproduce delay" in " ".join(answer.output.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
     results: Path, tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
     assert not re.search(r"\| \*\*(holds|does not hold|undecided)", text)
 
 
+@pytest.mark.slow
 def test_sensitivity_runs_other_noise_and_other_k_and_is_reported(tmp_path: Path) -> None:
     options = ["--toy", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]
     answer = CliRunner().invoke(app, ["reproduce", "delay", "--sensitivity", *options])

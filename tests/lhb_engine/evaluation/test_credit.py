@@ -9,6 +9,7 @@ from lhb_engine.estimate import Estimate, first_lags
 from lhb_engine.evaluation.credit import credit, credit_by_feature, why_no_credit
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
+from tests.examples import repeats
 
 
 def test_what_was_earned_is_the_rewards_so_far_and_what_is_to_come_the_rest():
@@ -76,7 +77,7 @@ def test_an_estimate_that_does_not_know_the_lags_gives_no_credit():
     assert why_no_credit(replace(known, diagnostics={"stands_out": False}), 100)
 
 
-@pytest.mark.parametrize("algorithm", ["ad_lasso", "sa_gd", "sw_mp", "ucb_mp", "anytime"])
+@pytest.mark.parametrize("algorithm", ["ad_lasso", "sa_gd", "sw_mp", "ucb_mp", *repeats("anytime")])
 def test_where_credit_is_given_its_total_is_near_the_truth(algorithm):
     """At 250 rounds fits of 16 lags are off by factors of -645 to 16; these say nothing."""
     given = 0

@@ -13,6 +13,7 @@ from lhb_engine.evaluation.log_replay import Block, Evaluation, LogReplay
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
+from tests.examples import repeats
 
 DIM, K = 3, 3
 THETA = np.array([0.6, -0.64, 0.48])
@@ -265,7 +266,7 @@ def test_predictions_include_the_baseline():
     assert found.skill.low > 0.7
 
 
-@pytest.mark.parametrize("size", [None, 100])
+@pytest.mark.parametrize("size", [100, *repeats(None)])
 def test_covariates_are_learned_and_expected(size):
     """Told of what moves rewards beside arms, the agent predicts it; untold it cannot."""
     log = uniform_log(lags(6, k1=0.6, k4=0.4), 600, noise=0.05)

@@ -8,6 +8,7 @@ from lhb_engine.agents import make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
+from tests.examples import repeats
 
 DIM, HORIZON, ROUNDS = 3, 8, 256  # where sets are kept the most
 NAMES = ["one", "two", "three"]
@@ -23,7 +24,7 @@ def last_found(kind: type[LongHorizonEnvironment], seed: int, **options: object)
     return [one for one in found if one.theta is not None][-1]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *repeats(2)])
 def test_it_is_found_and_nothing_is_said_of_choices(seed: int) -> None:
     estimate = last_found(SharedWithRewards, seed)
     theta = SharedWithRewards.draw(dim=DIM, horizon=HORIZON, sparsity=2, seed=seed).theta
@@ -38,7 +39,7 @@ def test_it_is_found_and_nothing_is_said_of_choices(seed: int) -> None:
     assert estimate.no_intervals
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *repeats(2)])
 def test_where_the_mean_is_told_the_direction_is_right(seed: int) -> None:
     estimate = last_found(SharedWithRewards, seed, covariates=NAMES)
     theta = SharedWithRewards.draw(dim=DIM, horizon=HORIZON, sparsity=2, seed=seed).theta
@@ -48,7 +49,7 @@ def test_where_the_mean_is_told_the_direction_is_right(seed: int) -> None:
     assert estimate.gain is not None
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [1, *repeats(2, 3, 4)])
 def test_contexts_that_share_alone_are_no_finding(seed: int) -> None:
     estimate = last_found(ContextsAlike, seed)
     assert "shared_with_rewards" not in {one["code"] for one in estimate.findings}

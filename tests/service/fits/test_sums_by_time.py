@@ -105,7 +105,7 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     check_replay(harness, world)
 
 
-@pytest.mark.parametrize("names", [("",), ("", "a", "b")])
+@pytest.mark.parametrize("names", [("", "a", "b"), *repeats((("",),))])
 @pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
 def test_a_session_with_default_rewards_lives_on_sums(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str

@@ -17,6 +17,7 @@ from service.rounds import slot_sums
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.examples import repeats
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
 from tests.service.service_harness import ServiceHarness
 
@@ -152,7 +153,7 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("levels", [False, True])
+@pytest.mark.parametrize("levels", [False, *repeats(True)])
 def test_totals_of_trajectories_are_fitted_from_sums(
     harness: ServiceHarness, database_url: str, levels: bool
 ) -> None:

@@ -21,6 +21,9 @@ def is_kept(position: int) -> bool:
 
 def latest_kept(last: int) -> list[int]:
     """Return the latest kept rounds up to a round of the session, at most `MOST`, in order."""
-    every = step(last)
-    end = last // every
-    return [every * n for n in range(max(end - MOST, 0) + 1, end + 1)]
+    found: list[int] = []
+    while last > 0 and len(found) < MOST:
+        last -= last % step(last)
+        found.append(last)
+        last -= 1
+    return [round for round in reversed(found) if round]

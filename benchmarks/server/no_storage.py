@@ -43,7 +43,7 @@ class NothingStored:
         """Return no session with a trial."""
         return []
 
-    webhooks = due_webhooks = limits = unsummed
+    webhooks = due_webhooks = limits = messages_given_up = unsummed
 
     def waiting_messages(self, *arguments: Any) -> dict[Any, Any]:
         """Return no webhook with messages."""

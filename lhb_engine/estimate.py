@@ -154,6 +154,8 @@ class Estimate:
             findings=findings,
             gain=None,
             no_gain=self.no_gain or doubts[0],
+            totals=None,
+            no_totals=self.no_totals or doubts[0],
             intervals=None,
             no_intervals=self.no_intervals or doubts[0],
         )

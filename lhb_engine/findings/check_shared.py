@@ -54,7 +54,8 @@ def check_shared(
     yield Finding(
         "shared_with_rewards",
         f"{named(features)}: what all arms of a round have in common moves with the rewards by "
-        "itself, so what choosing by it earns is not told apart from that. Name it among the "
-        "session's `covariates`, or report its mean over the arms of each round as one.",
+        "itself, so what choosing by it earns is not told apart from that. Make a session that "
+        "names it among its `covariates` from the first round on: a copy lacks the means of rounds "
+        "before.",
         features=features,
     )

@@ -112,8 +112,8 @@ class Decide(SessionCommand[Taken | Blocked]):
         if self.contexts is not None and session.keep_contexts:
             refuse_too_many(session, len(self.contexts))
         contexts, names = numbers_of(session, self.contexts)
-        given = self.covariates, names, contexts
-        beside = timeline_of(session).covariates_of_decision(session, *given)
+        timeline = timeline_of(session)
+        beside = timeline.covariates_of_decision(session, self.covariates, names, contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not NO_NAMES and contexts is not None:
             arm_ids = arms_of(session, len(contexts))

@@ -36,6 +36,8 @@ def test_it_is_found_and_nothing_is_said_of_choices(seed: int) -> None:
     assert estimate.gain is None
     assert estimate.no_gain == found["message"]
     assert estimate.intervals is None
+    assert estimate.totals is None
+    assert estimate.no_totals
     assert estimate.no_intervals
 
 

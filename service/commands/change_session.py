@@ -16,7 +16,7 @@ from service.fits.when_due import reopen_schedule, wait_longer
 from service.rounds.timeline import timeline_of
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
-from service.session.rules import check_memory
+from service.session.rules import check_dropped
 from service.session.spec import PLAIN
 from service.writer.audit import note
 from service.writer.command import SessionCommand
@@ -38,7 +38,7 @@ class ChangeSession(SessionCommand[SessionRow]):
         changed = self._with_options(session)
         names = {*self.changes, *(f"options.{name}" for name in self.changes.get("options", {}))}
         agent = checked_agent(changed, allow_oracles=True, asked=names)
-        check_memory(session, changed)
+        check_dropped(session, changed)
         if self.allowed is not None and changed.options != session.options:
             refuse_costly(changed, self.allowed)
         name = self.changes.get("name")

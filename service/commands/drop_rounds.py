@@ -28,7 +28,7 @@ class GiveUpRounds(SessionCommand[bool]):
             return False
         if self.plan.dropped_to <= session.dropped_to:
             return False
-        if not may_begin(uow.stored, session, self.plan):
+        if not may_begin(uow.stored, session, self.plan, uow.now):
             return False
         session.dropped_to = self.plan.dropped_to
         uow.save(session)

@@ -10,8 +10,7 @@ from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.history import LATEST, FitWindow
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
-from service.rounds.history import PastByDecision
-from service.rounds.timeline import Past
+from service.rounds.timeline import Past, timeline_of
 from service.session.records import KeptSumsRow, SessionRow
 from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Reader
@@ -82,13 +81,14 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
         return row
     window = FitWindow(1, 1, row.last_round, session.horizon, row.last_round)
     known = Watermark(row.measured, session.n_rounds)
-    history = PastByDecision(reader, session, window, known).of(trajectory)
+    past = timeline_of(session).past(reader, session, window, known, takes_kept=True)
+    history = past.of(trajectory)
     if not history.trajectories:
         return row
     before = agent.prediction
     seen = None
     if before is not None:
-        measured = estimate_in_use(reader, session).measured
+        measured = past.seen_before(agent, estimate_in_use(reader, session).measured)
         seen = Seen(NEVER if measured is None else measured, before.last_round)
     found = lessened(_kept(row, agent), align(agent.told(history)), seen)
     rest = None if found.seen is None else found.seen.to_bytes()

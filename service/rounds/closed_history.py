@@ -3,8 +3,8 @@
 Rows stand in the order of decisions. A value's row has the position of its decision. A sum, and a
 default, has that of the decision that closes its round: the trajectory's next one, or the one after
 the window. So what a row is, and where it stands, depends on the stored rows alone. Values may come
-for a round at any time. Therefore only rounds before the latest 32 768 are settled, and a value for
-one of these makes the next fit add all rows anew.
+for a round at any time. Therefore only rows before the latest 32 768 are settled, and a value for
+one of these makes the next fit add all rows anew; where rows are dropped, it is refused.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Ints, Measurements, Trajectory
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision
-from service.rounds.retention import times_of
+from service.rounds.retention import changed_in_time
 from service.rounds.stored_rows import NONE, Rows, stored_measurements, stored_rounds
 from service.rounds.told import with_covariates
 from service.session.records import KeptSumsRow, SessionRow
@@ -49,25 +49,15 @@ class PastByTime(PastByDecision):
 
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
-        closed = since.n_settled and times_of(self._reader, self._session)(since.n_settled)
-        if closed is None or closed > self._closed_at:
-            return True
-        reader, place = self._reader, (self._session.key, since.measured, self._measured)
-        changed = [
-            position
-            for one in reader.voids(*place)
-            for position in reader.positions((*one[:3],), one.round, one.round)
-        ]
-        oldest = reader.oldest_measured(*place)
-        changed += [] if oldest is None else [oldest]
-        return min(changed, default=FOR_EVER) <= since.last_round - LATEST
+        assert self._known is not None
+        given = self._reader, self._session, since, self._known
+        return changed_in_time(*given, since.last_round - LATEST)
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
         window, session = self._window, self._session
-        is_from_first = window.first == 1 and not session.dropped_to
         has_order = ALGORITHMS[session.algorithm].takes_parts and self.settled_round > 0
-        if not (is_from_first and has_order):
+        if window.first > 1 or not has_order:
             return super().whole()
         ranges = [(name, 1, FOR_EVER) for name in sorted(self._spans(1))]
         history = self._of_ranges(ranges, (0, self._n_positions))
@@ -114,19 +104,22 @@ class PastByTime(PastByDecision):
         closed = reader.window_closed(*place, self._decided, self._closed_at)
         parts: dict[str, Trajectory] = {}
         positions: dict[str, Ints] = {}
-        ends = {(name, first): last for name, first, last in ranges}
+        asked = iter(ranges)
         unsettled = self.settled_round + 1
         rounds = reader.rounds_in(session.key, ranges, window.last)
         for name, (start, contexts, begun) in stored_rounds(rounds, session, self._voids):
+            first, end = next(one[1:] for one in asked if one[0] == name and one[2] >= start)
             closers = np.append(begun[1:], self._n_positions)
             n_closed = int(np.searchsorted(closers, after, "right"))
             n_closed = max(n_closed, min(closed.get(name, 0) - start + 1, len(begun)))
             unsettled = min([unsettled, *closers[n_closed : n_closed + 1].tolist()])
             # what closes the last round of a range is not in it
-            last = min(start + len(begun), ends[name, start]) - 1
+            last = min(start + len(begun), end) - 1
             given = values.get(name, NONE)
             rows = self._closing.rows(given, start, min(start + n_closed - 1, last))
             rows = rows.between(start, last)
+            if start > first:  # earlier rounds are dropped
+                rows = self._with_lags(rows, start)
             at = rows.last - start
             has_value = np.isin(rows.first, given.first) & (not self._closing.adds_up)
             # the order of the names is that of the trajectories: no key holds a zero byte

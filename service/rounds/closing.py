@@ -20,6 +20,7 @@ class Closing:
     is_counted = True
     is_by_time = False  # whether time makes or changes rows of a fit, beside values
     adds_up = False  # whether a round has several values, which add up
+    n_later = 0  # how many rounds after its own a row with a value stands, where time closes rounds
     default: float | None = None  # what a closed round counts without a value; None: nothing
 
     def refuse(self, reward: Reward, prefix: str) -> None:
@@ -73,7 +74,7 @@ class ByDefault(Closing):
 class BySum(Closing):
     """A round has any number of values, and their sum once time has closed it; 0 without any."""
 
-    is_counted, is_by_time, adds_up = False, True, True
+    is_counted, is_by_time, adds_up, n_later = False, True, True, 1
 
     def refuse(self, reward: Reward, prefix: str) -> None:
         """Refuse rewards of several rounds, and those that a retry would add twice."""

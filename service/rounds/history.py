@@ -139,4 +139,4 @@ class PastByDecision(StoredPast):
 
     def of(self, name: str, first: int = 1) -> History:
         """Build the history of what is left of one trajectory, from a round on."""
-        return self._of_ranges([(name, first, FOR_EVER)], (self._measured, self._measured))
+        return self._of_ranges([(name, first, FOR_EVER)], (self._n_positions, self._n_positions))

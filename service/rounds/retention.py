@@ -15,10 +15,11 @@ from lhb_engine.agents import Agent
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
-from service.session.records import SessionRow, TrajectoryRow
-from service.session.rules import keeps_everything, looks_back
+from service.rounds.closing import closing_of
+from service.session.records import DecisionRow, KeptSumsRow, SessionRow, TrajectoryRow
+from service.session.rules import has_only_sums, keeps_everything, looks_back
 from service.session.schedule_records import DueFit, Watermark
-from service.storage.reader import FOR_EVER, Reader
+from service.storage.reader import FOR_EVER, Reader, SumsPlace
 
 DAY = 86_400.0
 LEAST_SECONDS = 3600.0  # a retry that comes sooner gets its first answer, whatever is kept
@@ -44,13 +45,13 @@ def measurements_left(reader: Reader, session: SessionRow, trajectory: Trajector
 class Plan(NamedTuple):
     """What may be given up, up to position `dropped_to`, and what it was worked out from.
 
-    `measured` is that of the kept sums, 0 where fits need none; measurements after `n_measurements`
-    are not looked at yet.
+    `measured` is that of the kept sums, 0 where fits need none; rows whose positions are after
+    `known` are not looked at yet.
     """
 
     dropped_to: int
     measured: int
-    n_measurements: int
+    known: int
 
 
 def n_before(session: SessionRow) -> int:
@@ -79,14 +80,13 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
         return None
     until = now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
     to = _last_before(times_of(reader, session), until, session.dropped_to, to)
-    n_settled = min(FOR_EVER if place is None else place.n_settled, lift.measured)
-    if n_settled < FOR_EVER:
-        measured = reader.oldest_measured(session.key, n_settled, FOR_EVER)
-        to = to if measured is None else min(to, measured - 1)
+    n_settled = FOR_EVER if place is None else place.n_settled
+    to = min(to, n_settled, _oldest(reader, session, n_settled, lift) - 1)
     if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
         return None
-    found = Plan(to, 0 if place is None else place.measured, session.n_measurements)
-    return found if may_begin(reader, session, found) else None
+    known = n if closing_of(session).is_by_time else session.n_measurements
+    found = Plan(to, 0 if place is None else place.measured, known)
+    return found if may_begin(reader, session, found, now) else None
 
 
 def count_complete(reader: Reader, session: SessionRow, windows: list[FitWindow]) -> list[int]:
@@ -133,7 +133,7 @@ def is_busy(session: SessionRow) -> bool:
     return session.append_token is not None or session.erasing is not None
 
 
-def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
+def may_begin(reader: Reader, session: SessionRow, found: Plan, now: float) -> bool:
     """Return whether a plan holds still: the next fit goes on from the sums, whatever has come.
 
     A value that a fit has used, or a decision, may have been corrected since.
@@ -147,16 +147,54 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
         if found.dropped_to > _before_windows(reader, session):
             return False
     else:
-        known, place = found.n_measurements, reader.sums_place(key)
+        known, place = found.known, reader.sums_place(key)
         if place is None or (place.estimate, place.measured) != (session.estimate, found.measured):
             return False
-        replaced = reader.first_replaced(key, place.n_settled, FOR_EVER)
-        if replaced is not None and replaced <= session.schedule.seen:
+        if reader.voids(key, place.measured, FOR_EVER) or _changed(reader, session, place, now):
             return False
-        if reader.voids(key, place.measured, FOR_EVER):
-            return False
-    measured = reader.oldest_measured(key, min(known, lift.measured), FOR_EVER)
-    return measured is None or measured > found.dropped_to
+    return _oldest(reader, session, known, lift) > found.dropped_to
+
+
+def _changed(reader: Reader, session: SessionRow, place: SumsPlace, now: float) -> bool:
+    """Return whether a row changed that the next fit takes from sums, or one that is under way."""
+    if closing_of(session).is_by_time:
+        known = Watermark(FOR_EVER, FOR_EVER, now - session.reward_wait_seconds)
+        return changed_in_time(reader, session, place, known, session.n_rounds - LATEST)
+    replaced = reader.first_replaced(session.key, place.n_settled, FOR_EVER)
+    return replaced is not None and replaced <= session.schedule.seen
+
+
+def changed_in_time(
+    reader: Reader, session: SessionRow, since: SumsPlace | KeptSumsRow, known: Watermark, to: int
+) -> bool:
+    """Return whether rows up to position `to`, of rounds that time closes, changed since a fit.
+
+    By a value, a void or a longer wait for rewards.
+    """
+    closed = since.n_settled and times_of(reader, session)(since.n_settled)
+    if closed is None or closed > known.closed_at:
+        return True
+    place = session.key, since.measured, known.measured
+    changed = [
+        position
+        for one in reader.voids(*place)
+        for position in reader.positions((*one[:3],), one.round, one.round)
+    ]
+    oldest = reader.oldest_measured(*place, closing_of(session).n_later)
+    changed += [] if oldest is None else [oldest]
+    return min(changed, default=FOR_EVER) <= to
+
+
+def _oldest(reader: Reader, session: SessionRow, after: int, lift: Watermark) -> int:
+    """Return the least position of a round whose row, or value for lift, is after another."""
+    found = []
+    if closing_of(session).is_by_time and after < FOR_EVER:
+        found.append(reader.oldest_open(session.key, after + 1, session.n_rounds))
+        after = FOR_EVER
+    after = min(after, lift.measured)
+    if after < FOR_EVER:
+        found.append(reader.oldest_measured(session.key, after, FOR_EVER))
+    return min((one for one in found if one is not None), default=FOR_EVER)
 
 
 def _in_lift(reader: Reader, session: SessionRow) -> Watermark:
@@ -201,6 +239,18 @@ def refuse_dropped(session: SessionRow, position: int | None, rounds: str, field
             "and what was learned from the others"
         )
         raise Problem(ProblemCode.ROUND_DROPPED, detail, field)
+
+
+def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool:
+    """Return whether nothing may change what sums have of the round that stands at a decision.
+
+    That is of rounds that time closes, in a session without the rows of sums.
+    """
+    closing = closing_of(session)
+    if row is None or not closing.is_by_time or not has_only_sums(session):
+        return False
+    is_closed = not closing.n_later or row.at <= now - session.reward_wait_seconds
+    return is_closed and row.position <= session.n_rounds - LATEST
 
 
 def no_fit_from_rows(session: SessionRow, agent: Agent, window: FitWindow) -> str | None:

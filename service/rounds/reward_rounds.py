@@ -3,7 +3,8 @@
 from math import inf, nextafter
 
 from service.base.problems import Problem, ProblemCode
-from service.rounds.retention import refuse_dropped
+from service.rounds.closing import closing_of
+from service.rounds.retention import is_in_sums, refuse_dropped
 from service.rounds.reward import Reward
 from service.session.records import (
     MeasurementRow,
@@ -138,11 +139,19 @@ def no_event(session: SessionRow, trajectory: str, event_id: str) -> str:
 def refuse_given_up(
     uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
 ) -> None:
-    """Raise 409 round_dropped if a value's first round is one that the session has given up."""
-    if session.dropped_to:
-        decision = uow.decision_by_round((*session.key, trajectory), first)
-        position = None if decision is None else decision.position
-        refuse_dropped(session, position, f"round {first}{of_trajectory(trajectory)}", field)
+    """Raise 409 round_dropped if a value's first round is one that the session has given up.
+
+    Or one that time closed, of which sums have what no row can give again.
+    """
+    if not session.dropped_to:
+        return
+    key, rounds = (*session.key, trajectory), f"round {first}{of_trajectory(trajectory)}"
+    decision = uow.decision_by_round(key, first)
+    refuse_dropped(session, None if decision is None else decision.position, rounds, field)
+    stands_at = uow.decision_by_round(key, first + closing_of(session).n_later)
+    if is_in_sums(session, stands_at, uow.now):
+        detail = f"{rounds} is closed: fits have learned from it, and the session drops rows"
+        raise Problem(ProblemCode.ROUND_DROPPED, detail, field)
 
 
 def field_of_rounds(reward: Reward) -> str:

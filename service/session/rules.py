@@ -73,6 +73,11 @@ SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mod
 DEFAULT = Feature(
     "`default_reward`", ("default_reward",), lambda s, _: s.default_reward is not None
 )
+DEFAULT_OF_LEVELS = Feature(
+    "`default_reward` with the option `levels`",
+    ("default_reward",),
+    lambda s, _: s.default_reward is not None and bool(s.options.get("levels")),
+)
 WAITS = Feature(
     "`reward_wait_seconds` over 0",
     ("reward_wait_seconds",),
@@ -99,7 +104,6 @@ LARGE_HORIZON = Feature(
 )
 
 TOTALS = "rewards are totals of slots"
-FROM_ALL = "such fits need all rows where a value comes late"
 STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
 
 RULES = (
@@ -114,8 +118,7 @@ RULES = (
     Rule(LEARNER, CLOCK, TOTALS),
     Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
     Rule(OWN, CLOCK_OF_ALL, "totals of everybody tell no responses apart"),
-    Rule(ALL_ROUNDS, SUM, FROM_ALL),
-    Rule(ALL_ROUNDS, DEFAULT, FROM_ALL),
+    Rule(ALL_ROUNDS, DEFAULT_OF_LEVELS, "such fits keep no sums: a level's values may be of spans"),
 )
 
 
@@ -134,8 +137,14 @@ def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
             raise Problem(ProblemCode.BAD_OPTION, detail.replace("`", ""), field)
 
 
-def check_memory(session: SessionRow, changed: SessionRow) -> None:
-    """Raise a 422 bad_option, naming ``options.memory``, if fits would need dropped rows."""
+def check_dropped(session: SessionRow, changed: SessionRow) -> None:
+    """Raise a 422 bad_option, naming the field, if fits would need dropped rows."""
+    kind = ALGORITHMS[session.algorithm]
+    waits_longer = changed.reward_wait_seconds > session.reward_wait_seconds
+    is_by_time = SUM.holds(session, kind) or DEFAULT.holds(session, kind)
+    if has_only_sums(session) and is_by_time and waits_longer:
+        detail = "rows of closed rounds are dropped, and a longer wait would open some again"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
     before, after = looks_back(session), looks_back(changed)
     if not session.dropped_to or before == after:
         return

@@ -386,9 +386,22 @@ class Reader(ABC):
         """Return what the kept sums of a session are of, if they go on from an estimate."""
         return self._row(SumsPlace, "sums_place", *key)
 
-    def oldest_measured(self, key: SessionKey, after: int, until: int) -> int | None:
-        """Return the least position of a first round of measurements `after` + 1 to `until`."""
-        oldest: int | None = self._one("oldest_measured", *key, after, until)[0]
+    def oldest_measured(
+        self, key: SessionKey, after: int, until: int, n_later: int = 0
+    ) -> int | None:
+        """Return the least position of a first round of measurements `after` + 1 to `until`.
+
+        Or that of the round `n_later` after it, where there is one.
+        """
+        oldest: int | None = self._one("oldest_measured", *key, after, until, n_later)[0]
+        return oldest
+
+    def oldest_open(self, key: SessionKey, first: int, last: int) -> int | None:
+        """Return the least position of a round before those at positions first..last.
+
+        It is the one before the first of a trajectory, or that with which a value of this begins.
+        """
+        oldest: int | None = self._one(*self._window("oldest_open", key, first, last))[0]
         return oldest
 
     def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:

@@ -23,6 +23,7 @@ from service.lift.exact import is_exact
 from service.lift.steps import group_of, totals_of
 from service.lift.sums import NO_ROW, NOTHING, LiftSums, ShadowSums, row_of
 from service.lift.units import PAST
+from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.kept_contexts import pack
@@ -235,8 +236,9 @@ class ImportFold:
         places = record["first_round"], record["last_round"], session.n_rounds
         check(tuple(sorted(places)) == places, "last_round", "there are no such rounds")
         most = session.n_measurements
-        in_order = record["n_settled"] <= record["measured"] <= most
-        check(in_order, "n_settled", f"there are {most} measurements")
+        check(record["measured"] <= most, "measured", f"there are {most} measurements")
+        ends = record["last_round" if closing_of(session).is_by_time else "measured"]
+        check(record["n_settled"] <= ends, "n_settled", f"the fit had {ends} rows")
         self.sums = KeptSumsRow(*NO_OWNER, **record)
 
     def _lift_record(self, record: Record) -> None:

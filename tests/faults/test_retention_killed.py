@@ -18,6 +18,7 @@ from tests.faults.test_kill import wait_for_fits
 from tests.faults.test_large_writes import until
 
 HORIZON, KEPT = 4, 64
+LATE = {"value": 1.0, "round": 2, "reward_id": "late"}
 BODY = {"dim": 2, "horizon": HORIZON, "seed": 1, "keep_rounds": KEPT}
 # a checkout comes before an installed one: the limits are set before a process knows its folder
 LIMITS = {"PYTHONPATH": f"{Path(__file__).with_name('small_limits')}{os.pathsep}{ROOT}"}
@@ -43,7 +44,7 @@ class Player:
             now = 0.8 * x - 0.6 * y
             value = now + 0.5 * self.before + self.rng.gauss(0, 0.1)
             self.before = now
-            self.told = [{"value": value, "event_id": f"e{self.n}"}]
+            self.told = [{"value": value, "event_id": f"e{self.n}", "reward_id": f"r{self.n}"}]
         assert client.post(f"{path}/rewards", json={"rewards": self.told}).status_code == 200
         self.told = []
 
@@ -59,10 +60,14 @@ def is_swept(client: httpx.Client, path: str) -> bool:
     return bool(told["n_dropped_rounds"] == told["dropped_to"] - n_before > 0)
 
 
-@pytest.mark.parametrize("options", [{}, {"levels": True}], ids=["plain", "levels"])
-def test_nothing_is_lost_and_fits_go_on(database_url: str, options: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"options": {"levels": True}}, {"reward_mode": "sum"}, {"default_reward": 0.0}],
+    ids=["plain", "levels", "sum", "default"],
+)
+def test_nothing_is_lost_and_fits_go_on(database_url: str, settings: dict[str, Any]) -> None:
     is_shared = database_url.startswith("postgres")
-    body = BODY | {"options": options}
+    body = BODY | settings
     server, player = Server(database_url, **LIMITS), Player()
     worker = WorkerProcess(database_url, **LIMITS)
     server.leaves_sessions = False  # limits are others here: it is replayed below
@@ -89,7 +94,7 @@ def test_nothing_is_lost_and_fits_go_on(database_url: str, options: dict[str, bo
         with server.client() as client:
             until(lambda: is_swept(client, path))
             given_up = state(client, path)["dropped_to"]
-            late = client.post(f"{path}/rewards", json={"value": 1.0, "round": 2})
+            late = client.post(f"{path}/rewards", json=LATE)
             assert (late.status_code, late.json()["code"]) == (409, "round_dropped")
             player.play(client, path, 60)
             assert not wait_for_fits(client, path.rpartition("/")[2])["fit_due"]
@@ -101,7 +106,8 @@ def test_nothing_is_lost_and_fits_go_on(database_url: str, options: dict[str, bo
             fits = client.get(f"{path}/estimates?limit=1000").json()["items"]
             told = [(fit["status"], fit["window"]["last"], fit["reason"]) for fit in fits]
             assert [one for one in told if one[0] == "failed"] == [], told
-            assert fits[-1]["n_rows"] == fits[-1]["window"]["last"] > given_up + KEPT
+            n_open = "reward_mode" in settings  # the last round is not closed
+            assert fits[-1]["n_rows"] + n_open == fits[-1]["window"]["last"] > given_up + KEPT
     with open_reader(database_url) as reader:
         [session] = all_sessions(reader)
         replay = replay_session(reader, session)

@@ -249,14 +249,15 @@ select {kept_sums} from kept_sums where tenant = $1 and session_id = $2
 -- name: sums_place
 -- what the kept sums are of, without the sums
 select estimate, first_round, last_round, n_settled, measured from kept_sums
-where tenant = $1 and session_id = $2 and seen is not null
+where tenant = $1 and session_id = $2 and estimate > 0
 
 -- name: oldest_measured
--- the least position of a first round of measurements with positions $3..$4, the first one left out
+-- the least position of a round $5 after the first one of measurements with positions $3..$4, the
+-- first one left out
 select min((
     select d.position from decisions d
     where d.tenant = $1 and d.session_id = $2 and d.trajectory = m.trajectory
-        and d.round = m.first_round
+        and d.round = m.first_round + $5
     order by d.number limit 1))
 from measurements m
 where m.tenant = $1 and m.session_id = $2 and m.position > $3 and m.position <= $4

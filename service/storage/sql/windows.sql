@@ -40,6 +40,22 @@ where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
     and d.round between w.first and w.last + 1 and d.position <= $5 and d.at <= $6
 group by d.trajectory
 
+-- name: oldest_open
+-- the least position of a round that a decision of the window follows, or that a value of such a
+-- decision's round begins with
+select min((
+    select d.position from decisions d
+    where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+        and d.round >= coalesce((
+            select b.first_round from (
+                select m.first_round, m.last_round from measurements m
+                where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
+                    and m.first_round < w.first
+                order by m.first_round desc limit 1) b
+            where b.last_round >= w.first), w.first - 1)
+    order by d.round, d.number limit 1))
+from {spans} w
+
 -- name: count_measured
 -- how many of the rounds a measurement covers; in single mode measurements never overlap, but for
 -- corrections

@@ -25,24 +25,34 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 pytestmark = pytest.mark.slow
-NAMES, LEVELS = ("", "a", "b"), {"levels": True}
+NAMES, LEVELS = ("", "a", "b"), {"options": {"levels": True}}
+PAST = {"options": {"levels": True, "zero_start": False}}
+SUM, DEFAULT = {"reward_mode": "sum"}, {"default_reward": 0.25}
 
 
 @pytest.mark.parametrize(
-    ("database_url", "names", "options"),
+    ("database_url", "names", "settings"),
     [
         ("sqlite", ("",), {}),
         ("sqlite", NAMES, LEVELS),
-        ("sqlite", NAMES, LEVELS | {"zero_start": False}),
+        ("sqlite", NAMES, PAST),
         ("postgres", NAMES, {}),
+        ("sqlite", ("",), SUM),
+        ("postgres", NAMES, SUM),
+        ("sqlite", NAMES, SUM | LEVELS),
+        ("postgres", ("",), DEFAULT),
+        ("sqlite", NAMES, DEFAULT),
     ],
-    ids=["alone", "levels", "levels-past", "several"],
+    ids=[
+        *("alone", "levels", "levels-past", "several"),
+        *("sum-alone", "sum", "sum-levels", "default-alone", "default"),
+    ],
     indirect=["database_url"],
 )
 def test_fits_are_those_of_a_session_that_keeps_all(
-    harness: ServiceHarness, names: tuple[str, ...], options: dict[str, bool], database_url: str
+    harness: ServiceHarness, names: tuple[str, ...], settings: dict[str, Any], database_url: str
 ) -> None:
-    twins = Twins(harness, database_url, {"keep_rounds": 100}, options=options)
+    twins = Twins(harness, database_url, {"keep_rounds": 100}, **settings)
     n_drops = 0
     for _ in range(9):
         twins.play(40, names)

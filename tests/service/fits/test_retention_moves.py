@@ -29,18 +29,23 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 )
 from tests.service.service_harness import ServiceHarness
 
-OPTIONS = [{}, {"levels": True, "zero_start": False}]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "levels": {"options": {"levels": True, "zero_start": False}},
+    "sum": {"reward_mode": "sum"},
+    "default": {"default_reward": 0.25},
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "levels"])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_session_moves_with_its_sums(
-    harness: ServiceHarness, database_url: str, tmp_path: Path, options: dict[str, bool]
+    harness: ServiceHarness, database_url: str, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     """Export, import, and go on as the session that keeps everything."""
     day = 1 / 24
-    twins = Twins(harness, database_url, {"keep_days": day}, options=options)
+    twins = Twins(harness, database_url, {"keep_days": day}, **settings)
     names = ("", "a")
     twins.play(30, ("gone", *names))
     twins.play(270, names)
@@ -83,19 +88,21 @@ def test_a_session_moves_with_its_sums(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "levels"])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_somebody_is_forgotten_as_far_as_rows_are_left(
-    harness: ServiceHarness, database_url: str, options: dict[str, bool]
+    harness: ServiceHarness, database_url: str, settings: dict[str, Any]
 ) -> None:
     """Fits equal those from all rows but these, within rounding; dropped rows stay in the sums."""
-    twins = Twins(harness, database_url, {"keep_rounds": 100}, options=options)
+    twins = Twins(harness, database_url, {"keep_rounds": 100}, **settings)
+    has_levels = settings == SETTINGS["levels"]
     twins.play(200, ("", "b"))
     twins.play(120, ("", "ann", "b"))
     assert twins.drop(1)
     with harness.store.reader() as reader:
         assert reader.first_left((*twins.keys[1], "ann")) == 1  # all of it is there
     for harness.key in twins.keys:
-        harness.reward(0.1, "b", round=harness.decide("b", contexts=np.eye(DIM)).round)
+        last = harness.decide("b", contexts=np.eye(DIM)).round
+        harness.reward(0.1, "b", round=last, reward_id="last")
         assert harness.run(AskFit(harness.key, harness.agents)).due is not None
     running = run_fit(database_url, *twins.keys[1], twins.session(1).fit_due or 0, 0.0)
     sizes = [twins.n_rows(1)]
@@ -117,14 +124,16 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     assert found[0]["n_rows"] == found[1]["n_rows"]
     kept = [twins.kept(i) for i in (0, 1)]
     assert kept[0].n_settled == kept[1].n_settled
-    for name in ("settled", "seen"):
-        kind = LevelSums if options else Moments
+    is_by_time = kept[0].seen is None is kept[1].seen
+    assert is_by_time == (settings in (SETTINGS["sum"], SETTINGS["default"]))
+    for name in ("settled",) if is_by_time else ("settled", "seen"):
+        kind = LevelSums if has_levels else Moments
         all_rows, less = (kind.from_bytes(getattr(row, name)) for row in kept)
         size = float(np.abs(all_rows.sums).max())
         np.testing.assert_allclose(less.sums, all_rows.sums, rtol=0, atol=1e-11 * size)
-        for count in ("n_rows", "begun" if options else "n_pairs"):
+        for count in ("n_rows", "begun" if has_levels else "n_pairs"):
             assert getattr(less, count) == getattr(all_rows, count)
-        if options:
+        if has_levels:
             np.testing.assert_allclose(less.counts, all_rows.counts, rtol=0, atol=1e-9)
     # dropped rounds of somebody cannot be told from the others' any more
     n_rows = found[1]["n_rows"]
@@ -136,8 +145,9 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     assert gone > 10
     harness.key = twins.keys[1]
     harness.run_large(erase_trajectory(twins.keys[1], "b"))
-    for _ in range(3):
-        harness.reward(0.1, round=harness.decide(contexts=np.eye(DIM)).round)
+    for i in range(3):
+        last = harness.decide(contexts=np.eye(DIM)).round
+        harness.reward(0.1, round=last, reward_id=f"last-{i}")
     harness.run(AskFit(harness.key, harness.agents))
     found_then = twins.fit_one(1)["estimate"]
     assert found_then["n_rows"] >= gone
@@ -188,21 +198,13 @@ def test_what_needs_dropped_rows_fails_for_good(harness: ServiceHarness, databas
     assert "are dropped" in made["reason"]
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        ({"reward_mode": "sum"}, "sum"),
-        ({"default_reward": 0.0}, "default_reward"),
-    ],
-)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_only_where_fits_go_on_from_sums(
-    harness: ServiceHarness, body: dict[str, Any], why: str
-) -> None:
+def test_only_where_fits_go_on_from_sums(harness: ServiceHarness) -> None:
+    body = {**ANYTIME, "default_reward": 0.0, "options": {"levels": True}}
     for field in ("keep_rounds", "keep_days"):
-        told = refused("bad_option", harness.create, **{**ANYTIME, field: 40_000, **body})
+        told = refused("bad_option", harness.create, **{**body, field: 40_000})
         assert told.field == field
-        assert why in told.detail
+        assert "default_reward" in told.detail
 
 
 def _without_ids(file: bytes) -> list[dict[str, Any]]:

@@ -1,0 +1,130 @@
+"""What comes late in a session that drops rows of rounds that time closes."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.commands.change_session import ChangeSession
+from service.commands.drop_rounds import GiveUpRounds
+from service.commands.out_of_turn import AskFit
+from service.commands.void_decision import VoidDecision
+from service.fits.job import run_fit
+from service.rounds.retention import plan
+from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.retention_twins import (  # noqa: F401
+    DIM,
+    Twins,
+    refused,
+    small_limits,
+)
+from tests.service.service_harness import ServiceHarness
+
+pytestmark = pytest.mark.slow
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sum": {"reward_mode": "sum"},
+    "default": {"default_reward": 0.25},
+}
+LATEST = 64  # of these tests
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_what_sums_have_stays_as_it_is(
+    harness: ServiceHarness, settings: dict[str, Any], database_url: str
+) -> None:
+    """Values for settled rounds are refused as those of dropped ones are; later ones are taken."""
+    twins = Twins(harness, database_url, {"keep_days": 1 / 24}, **settings)
+    twins.play(150, ("", "a"))
+    harness.now += 3600.0
+    twins.play(150, ("", "a"))
+    assert twins.drop(1)
+    twins.play(60, ("", "a"))
+    session, n = twins.session(1), 0
+    assert 0 < session.dropped_to <= 150
+    closing = twins.adds_up
+    for row in twins.rows(1)["decisions"]:
+        key = (*session.key, row.trajectory)
+        with harness.store.reader() as reader:
+            following = reader.decision_by_round(key, row.round + 1)
+            known = reader.measurement_over(key, row.round, row.round)
+        if known is not None and not closing:
+            continue
+        at = following if closing else row
+        when = {"round": row.round, "reward_id": f"late-{row.position}"}
+        given_up = row.position <= session.dropped_to
+        if given_up or (at is not None and at.position <= session.n_rounds - LATEST):
+            told = refused("round_dropped", harness.reward, 0.5, row.trajectory, **when)
+            assert told.field == "round"
+            assert given_up or "is closed" in told.detail
+            n += not given_up
+    assert n > 5
+    latest = sorted(twins.rows(0)["decisions"], key=lambda row: row.position)[-LATEST:]
+    with harness.store.reader() as reader:
+        key = twins.keys[0]
+        late = next(
+            row
+            for row in latest
+            if reader.measurement_over((*key, row.trajectory), row.round, row.round) is None
+        )
+    for harness.key in twins.keys:
+        harness.reward(0.5, late.trajectory, round=late.round, reward_id="late")
+        harness.run(AskFit(harness.key, harness.agents))
+    twins.fit()
+    harness.key = twins.keys[1]
+    void = VoidDecision(harness.key, "", f"~{len(twins.chosen[''])}", harness.agents)
+    refused("no_corrections", harness.run, void)
+    longer = ChangeSession(harness.key, {"reward_wait_seconds": 31.0})
+    assert refused("bad_option", harness.run, longer).field == "reward_wait_seconds"
+    harness.run(ChangeSession(harness.key, {"reward_wait_seconds": 29.0}))
+    harness.reward(0.5, round=harness.decide(contexts=np.eye(DIM)).round, reward_id="next")
+    harness.run(AskFit(harness.key, harness.agents))
+    twins.fit_one(1)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_plan_is_late_where_a_row_of_sums_changed(
+    harness: ServiceHarness, settings: dict[str, Any], database_url: str
+) -> None:
+    """By a value, a void, a longer wait, or a trajectory that comes back; a fit then reads rows."""
+    twins = Twins(harness, database_url, *[{"keep_rounds": 100}] * 4, **settings)
+    twins.play(20, ("", "gone"))
+    twins.play(280, ("", "a"))
+    plans = []
+    for i in range(1, 5):
+        with harness.store.reader() as reader:
+            found = plan(reader, twins.session(i), harness.now)
+        assert found is not None
+        plans.append(found)
+    missing = _missing(twins)
+    harness.key = twins.keys[1]
+    harness.reward(0.5, "", round=missing, reward_id="late")
+    harness.key = twins.keys[2]
+    harness.run(VoidDecision(harness.key, "", "~9", harness.agents))
+    harness.run(ChangeSession(twins.keys[3], {"reward_wait_seconds": 500.0}))
+    harness.key = twins.keys[4]
+    harness.decide("gone", contexts=np.eye(DIM))
+    for key, found in zip(twins.keys[1:], plans, strict=True):
+        assert not harness.run(GiveUpRounds(key, found)), twins.keys.index(key)
+        harness.key = key
+        harness.reward(
+            0.5, "a", round=harness.decide("a", contexts=np.eye(DIM)).round, reward_id="n"
+        )
+        harness.run(AskFit(key, harness.agents))
+        answer = run_fit(database_url, *key, harness.session.fit_due or 0, 0.0)
+        assert answer is not None
+        assert "estimate" in json.loads(answer.text)
+
+
+def _missing(twins: Twins) -> int:
+    """An early round of the default trajectory without a value."""
+    key, n = (*twins.keys[1], ""), len(twins.chosen[""])
+    with twins.harness.store.reader() as reader:
+        covered = {
+            round
+            for row in reader.measurement_log(key)
+            for round in range(row.first_round, row.last_round + 1)
+        }
+    return next(round for round in range(1, n) if round not in covered)

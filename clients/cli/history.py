@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from clients.cli.simulate import DEFAULT_ALGORITHM, read_options
 CALL_ROUNDS = 10_000  # of one call
 MOST_CALLS = 5000  # about: then trajectories are sent in fewer stretches of time
 SHOWN_ROUNDS, SHOWN_ARMS = 5, 3
+MOST_SECONDS, PAUSE = 120.0, 0.1  # of waiting for the fit of all rounds
 Cells = dict[str, Any]
 
 
@@ -94,6 +96,7 @@ def history(
             if not dry_run:
                 handle = client.create_session(session, **settings)
         was_there = not dry_run and not _send(handle, file, columns, rounds)
+        fitted = None if dry_run else _fitted(handle)
     answer = {
         "rounds": len(rows),
         "trajectories": len({one["trajectory"] for one in rounds}),
@@ -102,6 +105,7 @@ def history(
         "first": [one for one in rounds if one["trajectory"] == first][:SHOWN_ROUNDS],
         "sent": not dry_run,
         "was_there": was_there,
+        "fitted": fitted,
         "decide": columns.next_decision(rounds),
     }
     show(answer, as_json, _lines(answer, session, url))
@@ -224,6 +228,29 @@ def _send(handle: Any, file: Path, columns: Columns, rounds: list[Cells]) -> boo
     return bool(handle.read()["n_rounds"] > before)
 
 
+def _fitted(handle: Any) -> str:
+    """Have all rounds fitted, and return how many of them the session's estimate knows."""
+    from clients import Conflict
+
+    n_begun, until = 0, monotonic() + MOST_SECONDS
+    while n_begun < 2:  # where time closes rounds, one more may always begin
+        try:
+            asked = handle.ask_fit()
+        except Conflict as error:
+            return f"{error.detail}."
+        if asked.get("reason") or monotonic() > until:
+            return f"Not all rounds are fitted yet: {asked.get('reason') or 'a fit runs'}."
+        if asked["asked"] == "nothing_new":
+            break
+        n_begun += asked["asked"] == "begun"
+        sleep(PAUSE)
+    n, estimate = handle.read()["n_rounds"], handle.estimate()
+    if estimate["status"] == "none":
+        return f"There is no estimate yet: nothing stands out in {counted(n, 'round')}."
+    window = estimate["window"]
+    return f"The estimate in use knows rounds {window['first']} to {window['last']} of {n}."
+
+
 def _stretches(rounds: list[Cells]) -> Iterator[list[Cells]]:
     """Cut rounds into stretches of time: each sends a call a trajectory, and all go on in step."""
     n = len({one["trajectory"] for one in rounds})
@@ -294,6 +321,8 @@ def _lines(answer: dict[str, Any], session: str, url: str) -> Iterator[str]:
     said = "" if answer["sent"] else "; nothing was sent"
     said = "; the session has them already" if answer["was_there"] else said
     yield f"{rounds} of {whose}, {answer['missing']} without a reward{said}"
+    if answer["fitted"]:
+        yield answer["fitted"]
     if answer["categories"]:
         yield f"categories: {', '.join(answer['categories'])}"
     texts = (

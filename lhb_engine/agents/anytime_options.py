@@ -99,7 +99,7 @@ class AnytimeOptions(Options):
     def says(self, found: Finding) -> bool:
         """Whether it was told what a finding advises to tell."""
         if found.code == "season":
-            return any(_is_part(season.period, found.period or 0.0) for season in self.seasonality)
+            return any(_is_part(season, found.period or 0.0) for season in self.seasonality)
         told = {"trend": self.trend, "lags_change": self.memory}
         told |= {"levels_differ": self.levels, "responses_differ": self.own}
         return bool(told.get(found.code))
@@ -116,10 +116,10 @@ class AnytimeOptions(Options):
         object.__setattr__(self, "covariates", _names(self.covariates))
 
 
-def _is_part(period: float, found: float) -> bool:
-    """Whether a found period is about a told one, or that of one of its harmonics."""
-    times = period / found
-    return round(times) >= 1 and abs(times - round(times)) < PART * times
+def _is_part(season: Seasonality, found: float) -> bool:
+    """Whether a found period is about a told one, or that of one of its told harmonics."""
+    times = season.period / found
+    return 1 <= round(times) <= season.harmonics and abs(times - round(times)) < PART * times
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -59,7 +59,10 @@ def check_features(rows: AlignedRounds) -> Iterator[Finding]:
     used = np.flatnonzero(size > 0.0)
     scaled = selected[:, used] / size[used]
     values, axes = np.linalg.eigh(scaled.T @ scaled / n)
-    involved = np.flatnonzero((np.abs(axes[:, values < ALIKE]) > INVOLVED).any(axis=1))
+    still = axes[:, values < ALIKE]
+    if _only_level(selected[:, used], still / size[used, None]):
+        return
+    involved = np.flatnonzero((np.abs(still) > INVOLVED).any(axis=1))
     alike = used[involved].tolist()
     if alike:
         yield Finding(
@@ -68,6 +71,23 @@ def check_features(rows: AlignedRounds) -> Iterator[Finding]:
             "effects cannot be told apart. Leave one out, or let arms differ in them.",
             features=tuple(alike),
         )
+
+
+def _only_level(selected: Floats, directions: Floats) -> bool:
+    """Whether directions move the scores of all contexts alike, so that no choice needs them.
+
+    They do where columns fall into groups whose sum never varies, as those of a category do: what
+    one group pays more, the others may pay less. (n, dim) and (dim, m).
+    """
+    if not directions.size:
+        return False
+    alike = np.round(directions / np.abs(directions).max(), 6)
+    rows, group = np.unique(alike, axis=0, return_inverse=True)
+    parts = [selected[:, group.ravel() == i] for i in np.flatnonzero(rows.any(axis=1))]
+    sums = [part.sum(axis=1) for part in parts if part.shape[1] > 1]
+    return len(sums) == len(parts) == directions.shape[1] + 1 and all(
+        np.ptp(one) <= 1e-9 * np.abs(one).max() for one in sums
+    )
 
 
 def check_actions(rows: AlignedRounds) -> Iterator[Finding]:

@@ -25,7 +25,8 @@ LEAST_CYCLES = 4  # of a season
 PEAK = 20.0  # of a season's power over that of its neighbours; 1 is the mean of white noise
 OVERSAMPLED = 2  # frequencies in each 1 / n
 BESIDE = 40  # frequencies, in all, whose median is the power around a peak
-HARMONICS = 3  # of a season that is taken out before the correlation is judged
+MOST_HARMONICS = 6  # of a season that is advised
+CHANCE = 1e-3  # of a harmonic by chance
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,13 @@ def check_series(series: Series) -> Iterator[Finding]:
     rest = level
     period = _season(level)
     if period is not None:
-        n_harmonics = min(HARMONICS, int(period // 2))
-        rest = level.without(level.waves(period, n_harmonics))
+        n = _harmonics(level, period)
+        rest = level.without(level.waves(period, n))
+        told = f'"period": {period:g}' + f', "harmonics": {n}' * (n > 1)
         yield Finding(
             "season",
             f"Rewards repeat every {period:g} rounds, whatever is chosen: "
-            f'add {{"period": {period:g}}} to the option `seasonality`.',
+            f"add {{{told}}} to the option `seasonality`.",
             period=period,
         )
     if _is_correlated(rest.rho, len(rest.pairs)):
@@ -179,13 +181,7 @@ def _season(level: Series) -> float | None:
 
     The errors are whitened first, so that neighbouring frequencies have like power.
     """
-    rho, pairs = min(max(level.rho, 0.0), MOST_RHO), level.pairs
-    white = replace(
-        level,
-        places=level.places[pairs + 1],
-        errors=level.errors[pairs + 1] - rho * level.errors[pairs],
-    )
-    n = int(level.places[-1]) + 1
+    white, n = _white(level), int(level.places[-1]) + 1
     if len(white.places) < LEAST_ROWS or not white.errors.any():
         return None
     n_fft = fft.next_fast_len(OVERSAMPLED * n, real=True)
@@ -203,9 +199,26 @@ def _season(level: Series) -> float | None:
     if ratios[peak] < PEAK:
         return None
     period = _refined(white, (lowest + peak) / n_fft, 1.0 / n_fft)
-    most = int(min(HARMONICS, period // 2))
-    explained = level.explained(level.without(level.waves(period, most)))
+    explained = level.explained(level.without(level.waves(period, _harmonics(level, period))))
     return period if explained >= LEAST_SEASON else None
+
+
+def _white(series: Series) -> Series:
+    """Return what the row before does not tell of each error."""
+    rho, pairs = min(max(series.rho, 0.0), MOST_RHO), series.pairs
+    left = series.errors[pairs + 1] - rho * series.errors[pairs]
+    return replace(series, places=series.places[pairs + 1], errors=left)
+
+
+def _harmonics(level: Series, period: float) -> int:
+    """Return the number of harmonics, up to the last that shows beside those before it."""
+    most = int(min(MOST_HARMONICS, period // (2 * level.span)))
+    white = _white(level)
+    left = [white.without(white.waves(period, n)).errors for n in range(most + 1)]
+    squares = np.array([float(one @ one) for one in left])
+    noise = squares[-1] / max(len(white.errors) - 2 * most - 1, 1)
+    shown = np.flatnonzero(-np.diff(squares) > -2.0 * np.log(CHANCE) * noise)
+    return 1 + int(shown.max(initial=0))
 
 
 def _refined(white: Series, frequency: float, step: float) -> float:

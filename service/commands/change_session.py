@@ -14,6 +14,7 @@ from service.commands.sessions import checked_agent, find_session, refuse_id_as_
 from service.fits.cost import refuse_costly
 from service.fits.when_due import reopen_schedule, wait_longer
 from service.rounds.timeline import timeline_of
+from service.session.covariates import refuse_unmeasured
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_dropped
@@ -71,6 +72,7 @@ class ChangeSession(SessionCommand[SessionRow]):
         new_options = self.changes.get("options", {})
         kind = ALGORITHMS[session.algorithm].options_type
         may = {f.name for f in fields(kind) if f.metadata.get("changeable")}
+        refuse_unmeasured(session, new_options)
         for option in new_options:
             if option not in may and new_options[option] != session.options.get(option):
                 which = ", ".join(sorted(may)) or "none"

@@ -17,7 +17,7 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
 from service.rounds.timeline import timeline_of
-from service.session.covariates import names_of_covariates
+from service.session.covariates import names_of_covariates, refuse_unmeasured
 from service.session.option_changes import UNCHANGED
 from service.session.records import SessionRow
 from service.session.schedule_records import DueFit, DueReason, Schedule, Watermark
@@ -51,6 +51,7 @@ def copied_session(
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
         raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
     refuse_costly(copy, allowed)
+    refuse_unmeasured(source, copy.options)
     # its rounds come before its options: no window of theirs is to be fitted one by one
     changes = UNCHANGED.with_one(copy.n_rounds, copy.options) if copy.n_rounds else UNCHANGED
     due = _fit_of_all(copy, agent, now)

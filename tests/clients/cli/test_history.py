@@ -56,6 +56,21 @@ def test_rounds_are_appended_in_order_and_once(url: str, log: str, tmp_path: Pat
         assert session.read()["n_rounds"] == 4
 
 
+def test_all_rounds_are_fitted_and_the_output_says_so(url: str, tmp_path: Path) -> None:
+    """The schedule alone would leave the rounds after its last window, here some fifth of them."""
+    file = tmp_path / "long.csv"
+    rows = [f"{'ab'[i % 3 == 0]},{i % 3 == 0:d}.{i % 7}" for i in range(150)]
+    file.write_text("\n".join(["arm,reward", *rows]))
+    asked = ("fitted", str(file), "--reward", "reward", "--arm", "arm", "--url", url)
+    ran = run(*asked, "--create", "--horizon", "2")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout.splitlines()[1] == "The estimate in use knows rounds 1 to 150 of 150."
+    with Client(url) as client:
+        client.create_session("epochs", dim=2, horizon=2, algorithm="ad_lasso")
+    said = run("epochs", *asked[1:]).stdout.splitlines()[1]
+    assert said == "ad_lasso fits at the ends of its epochs, and at no other time."
+
+
 def test_a_dry_run_says_what_it_understood(url: str, log: str) -> None:
     asked = ("dry", log, *NAMED, "--time", "day", "--url", url, "--dry-run")
     made = ("--create", "--horizon", "5")

@@ -320,7 +320,8 @@ def test_no_finding_advises_what_is_told():
         ("lags_change", None, True),
         ("levels_differ", None, False),
         ("season", 84.2, True),
-        ("season", 28.1, True),
+        ("season", 42.1, True),
+        ("season", 28.1, False),  # a third harmonic, of which nothing is told
         ("season", 50.0, False),
         ("season", 168.0, False),
     ):

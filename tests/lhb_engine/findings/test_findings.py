@@ -18,6 +18,7 @@ from lhb_engine.findings.check_contexts import (
     CHANCE,
     NEXT,
     LagEffects,
+    check_features,
     check_future,
     check_halves,
 )
@@ -78,7 +79,19 @@ def test_a_season_is_found_with_its_period(period, known):
     [season_found] = found(one(contexts, paid(contexts) + season), known)
     assert season_found.code == "season"
     assert season_found.period == pytest.approx(period, rel=0.005)
-    assert f'{{"period": {season_found.period:g}}}' in season_found.message
+    told = f'{{"period": {season_found.period:g}, "harmonics": 2}}'
+    assert told in season_found.message
+
+
+def test_a_season_is_advised_with_the_harmonics_that_show():
+    contexts = contexts_of()
+    for amplitudes, said in (
+        ((1.0,), '{"period": 24}'),
+        ((1.0, 0.0, 0.0, 0.2), '{"period": 24, "harmonics": 4}'),
+    ):
+        waves = [a * np.sin(2 * np.pi * j * TIME / 24) for j, a in enumerate(amplitudes, 1)]
+        [season] = found(one(contexts, paid(contexts) + sum(waves)))
+        assert said in season.message
 
 
 def test_a_season_that_the_fit_takes_out_is_not_found():
@@ -169,6 +182,25 @@ def test_features_that_cannot_be_told_apart_are_named():
     [unused] = found(one(contexts, paid(contexts)))
     assert (unused.code, unused.features) == ("features_alike", (2,))
     assert unused.message.startswith("Feature 2 is 0")
+
+
+def test_columns_of_two_categories_are_found_only_where_categories_go_together():
+    """What all of one pay more all of the other may pay less: no choice depends on it."""
+    rng = numbers(11)
+    mail, theme = rng.integers(0, 2, (2, ROUNDS))
+    apart, together = (
+        np.concatenate([np.eye(2)[mail], np.eye(2)[other]], axis=1) for other in (theme, mail)
+    )
+
+    def alike(contexts):
+        history = replace(one(contexts, TIME), dim=contexts.shape[1])
+        return [each.features for each in check_features(align(history))]
+
+    assert alike(apart) == []
+    assert alike(together) == [(0, 1, 2, 3)]
+    priced = np.insert(apart, 4, apart[:, 1] - 2.0 * apart[:, 0], axis=1)
+    [named] = alike(priced)  # a price that goes with one of them alone
+    assert {0, 1, 4} <= {*named}
 
 
 def test_a_reward_that_is_known_before_its_decision_is_found():

@@ -134,6 +134,28 @@ async def test_a_copy_over_http_is_made_once(serve: Serve) -> None:
 
 
 @pytest.mark.anyio
+async def test_rounds_without_values_of_a_covariate_get_none(serve: Serve) -> None:
+    """As 0 they would say that nothing moved rewards in the rounds before."""
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", options={"covariates": ["rain"]})
+        path = f"/v1/sessions/{session}"
+        for named in (["rain", "heat"], ["rain"], []):
+            body = {"options": {"covariates": named}}
+            made = await client.post(f"{path}/copy", json=body)
+            assert made.status_code == 201, made.text
+        await client.decide(session, covariates={"rain": 1.0})
+        body = {"options": {"covariates": ["rain", "heat"]}}
+        for answer in (
+            await client.post(f"{path}/copy", json=body),
+            await client.patch(path, json=body),
+        ):
+            problem(answer, 422, "bad_option", "options.covariates")
+            assert "1 rounds have no values of the covariate 'heat'" in answer.json()["detail"]
+        body["options"]["covariates"] = []
+        assert (await client.post(f"{path}/copy", json=body)).status_code == 201
+
+
+@pytest.mark.anyio
 async def test_a_copy_of_a_trial_that_keeps_contexts(serve: Serve) -> None:
     """Who played is not copied: nobody played the copy's rounds."""
     async with serve() as client:

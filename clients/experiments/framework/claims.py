@@ -202,8 +202,8 @@ class Verdict:
             lowest = min(interval.low for interval in self.intervals.values())
             growth = "no growth seen: " if lowest <= 0 < self.rule.target else ""
             notes.append(f"{growth}within the bound; its rate is not seen")
-        if len(self.parts) > 1 and not holds:
-            outcomes = list(self.parts.values())
+        outcomes = list(self.parts.values())
+        if len(set(outcomes)) > 1 and not holds:
             notes.append(", ".join(f"{outcomes.count(o)} {o}" for o in Outcome if o in outcomes))
         return "; ".join(notes)
 

@@ -15,7 +15,7 @@ from clients.experiments.framework.claims import (
     Verdict,
     load_rulebook,
 )
-from clients.experiments.framework.experiment import Scale
+from clients.experiments.framework.experiment import Experiment, Scale
 from clients.experiments.framework.figure import draw_figure
 from clients.experiments.framework.record import Record, record_path
 from clients.experiments.framework.results_head import HEAD
@@ -143,9 +143,9 @@ def _section(name: str, record: Record | None, rulebook: Rulebook) -> str:
         "",
         f"{experiment.title} ({experiment.source}).",
         "",
-        f"![{experiment.title}](figures/{name}.png)",
+        f"![{name}](figures/{name}.png)",
         "",
-        record.caption,
+        record.caption.replace(f"; {Experiment.bands}", ""),
         "",
         _claims(verdicts) if verdicts else "No claim is judged here.\n",
     ]

@@ -28,7 +28,8 @@ Worlds, unless a section says otherwise: K = {arms} arms, noise sd {noise:g}, co
 L = h // 12, the sign of theta from sum(w) >= 0. `ad_lasso` chooses lambda from the measured noise;
 `ad_lasso, paper's lambda` takes the paper's formula at c = 0.003. All agents were tuned alike on
 seeds that no other run uses ([tuning](#tuning)). SA-GD is told the true number of active lags, as
-in the paper, and descends until it has converged.
+in the paper, and descends until it has converged. Lines of figures are means over seeds; their
+shading is one standard error.
 
 **AD-Lasso's first fit is not the paper's** in data-rich runs, nor in the ablation at L = 8: with
 fewer pairs of rows than 2 d it takes both quarters undifferenced, with an intercept. Variants

@@ -140,10 +140,10 @@ class Anytime(Agent):
         first = max(1, n_rounds - (back or n_rounds) + 1)
         return FitWindow(epoch, first, n_rounds, min(self.horizon, n_rounds), n_rounds)
 
-    @property
-    def has_responses(self) -> bool:
-        """Whether trajectories have responses of their own."""
-        return self.options.own
+    @classmethod
+    def fits_responses(cls, options: Mapping[str, Any]) -> bool:
+        """Return the option `own`."""
+        return bool(options.get("own"))
 
     def of(self, past: Trajectory) -> Self:
         """Return the agent with the theta of a trajectory with this past, by docs/model.md (15.1).
@@ -218,7 +218,7 @@ class Anytime(Agent):
     def looks_back(cls, dim: int, horizon: int, options: Mapping[str, Any]) -> int | None:
         """Return the option `memory`; without it the latest rounds, where sums cannot tell all."""
         memory: int | None = options.get("memory")
-        if options.get("own"):
+        if cls.fits_responses(options):
             return min(memory or LATEST, LATEST)
         return memory or (None if cls.fits_from_sums(dim, horizon) else LATEST)
 

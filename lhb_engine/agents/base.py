@@ -218,6 +218,11 @@ class Agent:
     @property
     def has_responses(self) -> bool:
         """Whether trajectories have responses of their own, by which their decisions are."""
+        return self.fits_responses(vars(self.options))
+
+    @classmethod
+    def fits_responses(cls, options: Mapping[str, Any]) -> bool:
+        """Return whether an agent of these options has such responses."""
         return False
 
     def of(self, past: Trajectory) -> Self:

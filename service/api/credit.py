@@ -35,7 +35,7 @@ from service.rounds.stored_rows import last_decisions
 from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionRow
 from service.storage.giving_way import giving_way
-from service.storage.reader import FOR_EVER, ChosenArm, Reader
+from service.storage.reader import ChosenArm, Reader
 
 router = Routes(SESSION, tags=["estimates"])
 MOST_ARMS = 50  # that are told apart: those chosen most
@@ -248,11 +248,9 @@ def _chosen(
     """
     if not session.n_rounds:
         return [], {}
-    void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, FOR_EVER)}
     rows = list(giving_way(reader.chosen(session.key, first, session.n_rounds)))
     last = {one.trajectory: one.round for one in rows}
-    there = [one for one in rows if one.trajectory != session.erasing]
-    return [one for one in there if (one.trajectory, one.round) not in void], last
+    return [one for one in rows if one.trajectory != session.erasing and not one.is_void], last
 
 
 def _passed(session: SessionRow, chosen: list[ChosenArm], last: dict[str, int]) -> Ints:

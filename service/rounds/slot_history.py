@@ -86,7 +86,8 @@ class PastBySlot(StoredPast):
     def _whole(self, sums: SlotSums) -> History:
         session, window, known = self._session, self._window, self._measured
         first = max(1, window.first - window.n_lags + 1)
-        if self._is_of_each and session.options.get("own"):  # which has no sums of older ones
+        kind = ALGORITHMS[session.algorithm]
+        if self._is_of_each and kind.fits_responses(session.options):  # without sums of older ones
             last = min(known, session.n_measurements)
             found = self._reader.measurements_after(session.key, max(0, last - LATEST), last)
         elif self._is_of_each or window.first == 1:

@@ -80,16 +80,14 @@ def last_decisions(
 
     The context of a void one, or of a round without action, is 0.
     """
-    void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, FOR_EVER)}
     names, none = _Names(), bytes(8 * session.dim)
     rounds, times, contexts = array("q"), array("d"), bytearray()
-    after = max(0, session.n_rounds - n)
-    place = session.key, after, session.n_rounds, unnamed_after(reader, session, after)
-    for name, round, _, at, context in giving_way(reader.timed_decisions(*place)):
-        names.add(name, len(rounds))
-        rounds.append(round)
-        times.append(at)
-        contexts += none if (name, round) in void else context or none
+    first = max(0, session.n_rounds - n) + 1
+    for one in giving_way(reader.chosen(session.key, first, session.n_rounds)):
+        names.add(one.trajectory, len(rounds))
+        rounds.append(one.round)
+        times.append(one.at)
+        contexts += none if one.is_void else one.context or none
     found = np.array(rounds, np.int64), np.array(times)
     selected = np.frombuffer(contexts).reshape(-1, session.dim)
     for name, here in names.slices(len(rounds)):

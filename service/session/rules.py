@@ -91,7 +91,7 @@ LEARNER = Feature(
     ("algorithm",),
     lambda s, kind: kind.learns_within_epoch,
 )
-OWN = Feature("the option `own`", ("options.own",), lambda s, _: bool(s.options.get("own")))
+OWN = Feature("the option `own`", ("options.own",), lambda s, kind: kind.fits_responses(s.options))
 LARGE_DIM = Feature(
     "a larger `dim` than the algorithm is served with",
     ("dim",),

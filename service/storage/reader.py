@@ -47,6 +47,7 @@ class ChosenArm(NamedTuple):
     arm: int | None
     arm_id: str | None
     context: bytes
+    is_void: bool
 
 
 class SumsPlace(NamedTuple):

@@ -37,6 +37,7 @@ FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000
 # of a session; this server's own
 NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
+FLOATS = "context", "scores", "own"  # of a decision: stored as bytes, and left out where none are
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 
 
@@ -140,15 +141,13 @@ def _without_owner(
 def decision_record(decision: DecisionRow) -> dict[str, Any]:
     """Return the record of a decision, with contexts and scores as lists of numbers."""
     values = _without_owner(decision)
-    values["context"] = np.frombuffer(decision.context).tolist()
-    values["scores"] = np.frombuffer(decision.scores).tolist()
+    for name in FLOATS:
+        numbers = values.pop(name)
+        if numbers is not None:
+            values[name] = np.frombuffer(numbers).tolist()
     values["digest"] = None if decision.digest is None else decision.digest.hex()
     values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
     values["covariates"] = parsed(decision.covariates)
-    if decision.own is None:
-        del values["own"]
-    else:
-        values["own"] = np.frombuffer(decision.own).tolist()
     if decision.contexts is not None:
         values["contexts"] = unpack(decision.contexts, len(values["context"])).tolist()
     return {"record": "decision", **values}

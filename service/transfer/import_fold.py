@@ -43,6 +43,7 @@ from service.session.records import (
 from service.session.rules import has_only_sums
 from service.session.slot_clock import clock_of
 from service.session.trial import block_of, imported_trial
+from service.transfer.file_format import FLOATS
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Fits
 from service.transfer.import_trajectories import NO_OWNER, Trajectories
@@ -144,13 +145,11 @@ class ImportFold:
             "epoch": 1 if ahead is None else ahead.epoch,
             "next_fit_round": None if ahead is None else ahead.due,
             "digest": None if digest is None else bytes.fromhex(digest),
-            "context": array("d", record["context"]).tobytes(),
-            "scores": array("d", record["scores"]).tobytes(),
+            **{name: array("d", record[name]).tobytes() for name in FLOATS if name in record},
             "contexts": None
             if contexts is None
             else pack(np.array(contexts), session.keep_contexts),
             "covariates": covariates,
-            "own": array("d", record["own"]).tobytes() if "own" in record else None,
         }
         return DecisionRow(*NO_OWNER, **{**record, **values})
 

@@ -98,6 +98,14 @@ def test_when_a_position_was_taken(store: Store) -> None:
     with store.reader() as reader:
         assert [reader.oldest_measured(S1, 0, n) for n in (1, 2)] == [6, 2]
         assert reader.oldest_measured(S1, 2, 9) is None
+        # of the round that follows: of the last one there is none
+        assert [reader.oldest_measured(S1, after, 9, 1) for after in (0, 1)] == [5, 5]
+        assert [reader.oldest_measured(S1, 0, 1, n) for n in (0, 1)] == [6, None]
+        # before position 5 the first round of "a" is open, before position 6 the third one of ""
+        assert [reader.oldest_open(S1, first, 6) for first in (1, 3, 5, 6)] == [1, 1, 2, 4]
+    commit(store, measurement(1, 4, "", position=3, number=3))
+    with store.reader() as reader:  # a value of rounds 1 to 4 of ""
+        assert reader.oldest_open(S1, 6, 6) == 1
 
 
 def test_sessions_that_drop_rows_are_found(store: Store) -> None:

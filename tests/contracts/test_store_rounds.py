@@ -10,7 +10,7 @@ import pytest
 
 from lhb_engine.history import FitWindow
 from service.rounds.timeline import read_history
-from service.session.records import DecisionRow
+from service.session.records import DecisionRow, VoidRow
 from service.session.schedule_records import Watermark
 from service.storage.ports import Store
 from service.storage.reader import PAGE_BYTES, n_bytes
@@ -212,6 +212,9 @@ def test_a_window_has_the_rounds_of_all_its_trajectories(store: Store) -> None:
         assert [(one[0], one[2]) for one in taken] == [(5, False), (6, False), (7, False)]
         chosen = [one[:3] for one in reader.chosen(S1, 7, 9)]
         assert chosen == [("", 3, 7), ("a", 3, 8), ("b", 3, 9)]
+    commit(store, VoidRow(*S1, "a", 3, 99, 1.0))
+    with store.reader() as reader:
+        assert [one.is_void for one in reader.chosen(S1, 7, 9)] == [False, True, False]
 
 
 def test_a_history_takes_as_many_statements_for_one_trajectory_as_for_many(

@@ -64,8 +64,7 @@ async def test_it_is_set_changed_and_ended(serve: Serve) -> None:
 
 NEED_ROWS: list[dict[str, Any]] = [
     {"clock": {"slot_seconds": 60}},
-    {"reward_mode": "sum"},
-    {"default_reward": 0.0},
+    {"default_reward": 0.0, "options": {"levels": True}},
 ]
 NEED_NONE: list[dict[str, Any]] = [
     {"algorithm": "ad_lasso"},
@@ -76,6 +75,8 @@ NEED_NONE: list[dict[str, Any]] = [
     {"options": {"levels": True}},
     {"options": {"memory": 1000}},
     {"options": {"memory": 1000}, "reward_mode": "sum"},
+    {"reward_mode": "sum"},
+    {"default_reward": 0.0},
     {"options": {"memory": 1000}, "default_reward": 0.0},
     {"dim": 20, "horizon": 60},
     {"options": {"own": True}},

@@ -23,6 +23,7 @@ from benchmarks.worlds import (
     NothingActs,
     OneAlike,
     SharedWithRewards,
+    Tires,
     measured,
 )
 from lhb_engine.agents import Agent, make_agent
@@ -47,6 +48,7 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("arms_alike", World("arms alike", environment=ArmsAlike)),
     ("earns_less", World("a fall", environment=Fall)),
     ("shared_with_rewards", World("shared with rewards", environment=SharedWithRewards, arms=5)),
+    ("repetition", World("tires", environment=Tires, **SHORT_LAGS)),
     ("levels_differ", World("levels of users", levels=2.0, users=60, **USERS)),
     ("responses_differ", World("responses of users", spread=0.5, users=60, **USERS)),
     ("never_differs", World("one feature of the round", environment=OneAlike)),

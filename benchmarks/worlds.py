@@ -231,6 +231,24 @@ class Interactions(LongHorizonEnvironment):
         return np.asarray(out)
 
 
+class Tires(LongHorizonEnvironment):
+    """A choice pays the less, the more of the same the ten rounds before it had."""
+
+    BY_REPETITION = -1.5
+
+    def carried(self, contexts: Floats, signals: Floats) -> Floats:
+        """Return the scores, and the contexts, (n, 1 + dim)."""
+        return np.column_stack([signals, contexts])
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards of scores less what repetition takes."""
+        paid, lately = signals[:, 0].copy(), np.zeros(self.dim)
+        for t, context in enumerate(signals[:, 1:]):
+            paid[t] += self.BY_REPETITION * (context @ lately)
+            lately += 0.1 * (context - lately)
+        return super().rewards(paid, first)
+
+
 class IdealPoint(LongHorizonEnvironment):
     """An arm pays the less, the further its context is from one point."""
 

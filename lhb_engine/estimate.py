@@ -12,7 +12,8 @@ ARRAYS = ("theta", "lag_weights", "candidates", "lag_profiles")
 # how the lag profiles of features are shaped
 LagForm = Literal["shared", "sparse", "smooth"]
 FEW_LAGS = "Only {} of {} lags have been fitted so far."
-IN_DOUBT = ("earns_less", "shared_with_rewards")  # findings
+BREAKS = ("shared_with_rewards", "repetition")  # findings, with which no gain can be told
+IN_DOUBT = ("earns_less", *BREAKS)
 Status = Literal["ok", "zero", "insufficient_data"]
 
 
@@ -146,7 +147,7 @@ class Estimate:
 
     def with_findings(self, findings: list[dict[str, Any]]) -> "Estimate":
         """Return it with what the checks found; what a finding makes doubtful is not said."""
-        doubts = [one["message"] for one in findings if one["code"] == "shared_with_rewards"]
+        doubts = [one["message"] for one in findings if one["code"] in BREAKS]
         if not doubts:
             return replace(self, findings=findings)
         return replace(

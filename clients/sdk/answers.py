@@ -12,6 +12,7 @@ FindingCode = Literal[
     "no_effect",
     "arms_alike",
     "shared_with_rewards",
+    "repetition",
     "earns_less",
     "known_before",
     "pays_now_costs_later",

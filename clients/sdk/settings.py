@@ -88,6 +88,7 @@ class SessionSettings(TypedDict, total=False):
     refit: Literal["background", "blocking"]
     features: list[str] | None
     products: list[list[str]] | None
+    repetition: int | None
     categories: Literal["one_hot", "hashed"]
     arms: list[str] | None
     mode: Literal["live", "shadow"]
@@ -137,6 +138,7 @@ class SettingsAnswer(TypedDict):
     refit: Literal["background", "blocking"]
     features: list[str] | None
     products: list[list[str]] | None
+    repetition: int | None
     categories: Literal["one_hot", "hashed"]
     arms: list[str] | None
     mode: Literal["live", "shadow"]

@@ -20,6 +20,7 @@ from lhb_engine.findings.check_contexts import (
 )
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.findings.check_profiles import check_profiles
+from lhb_engine.findings.check_repetition import check_repetition
 from lhb_engine.findings.check_responses import check_responses
 from lhb_engine.findings.check_scores import check_scores
 from lhb_engine.findings.check_series import (
@@ -147,7 +148,7 @@ def _all(
         yield from check_halves(rows, errors, known, horizon)
         yield from check_profiles(rows, errors, known)
     if known is not None and codes <= {"errors_correlated"}:  # what bends is missing at all lags
-        yield from check_scores(rows, errors, known)
+        yield from [*check_repetition(rows, errors, known)] or check_scores(rows, errors, known)
 
 
 def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:

@@ -11,6 +11,7 @@ Code = Literal[
     "no_effect",
     "arms_alike",
     "shared_with_rewards",
+    "repetition",
     "earns_less",
     "known_before",
     "pays_now_costs_later",

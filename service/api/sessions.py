@@ -45,6 +45,7 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
     return {
         "features": names.columns if names.are_given else None,
         "products": names.products or None,
+        "repetition": names.repetition or None,
         "categories": names.categories,
         "arms": names.arms,
     }

@@ -25,11 +25,11 @@ def numbers_of(
         return session.names.encode(contexts, session.dim)
     if contexts is None:
         return None, session.names
-    width, given = contexts.shape[1], session.dim - len(session.names.products)
+    width, given = contexts.shape[1], session.dim - len(session.names.worked_out)
     if width != given:
         shown = session.names.shown()
         named = f" ({shown})" if shown else ""
-        less = " without its products" if given < session.dim else ""
+        less = " without those that it works out" if given < session.dim else ""
         detail = f"a context of this session has {given} numbers{less}{named}, not {width}"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
     return session.names.whole(contexts), session.names

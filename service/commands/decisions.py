@@ -22,6 +22,7 @@ from service.session.covariates import in_order
 from service.session.kept_contexts import FEW_NUMBERS, may_be_kept, pack, refuse_too_many
 from service.session.names import NO_NAMES, NamedContexts
 from service.session.records import DecisionRow, SessionKey, SessionRow
+from service.session.repetition import after_choice, fill_repetition
 from service.session.trial import arm_index
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
@@ -176,6 +177,9 @@ class Decide(SessionCommand[Taken | Blocked]):
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
         agent, timeline = self.agents.get(uow, session), timeline_of(session)
+        names = session.names
+        if names.repetition and contexts is not None:
+            fill_repetition(names, contexts, trajectory.lately)
         own_theta, by = None, agent
         if contexts is not None and agent.has_responses:
             by, own_theta = own_agent(lambda: uow.stored, session, agent, trajectory, uow.now)
@@ -201,6 +205,8 @@ class Decide(SessionCommand[Taken | Blocked]):
             keeps = session.keep_contexts or agent.takes_sets
             if keeps and may_be_kept(session, n_arms, session.n_rounds):
                 kept = pack(contexts, session.keep_contexts)
+        if names.repetition:
+            trajectory.lately = after_choice(names, trajectory.lately, context, session.dim)
         epoch, next_fit_round = timeline.epoch(session, agent, begun)
         decision = DecisionRow(  # by place: by name each decision costs more
             *self.key,

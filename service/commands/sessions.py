@@ -15,7 +15,7 @@ from service.commands.control import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.when_due import open_schedule
-from service.session.names import NO_NAMES, Names, check_names, product_label
+from service.session.names import NO_NAMES, Names, check_names, computed_labels
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules
 from service.session.slot_clock import new_clock
@@ -144,10 +144,10 @@ class DeleteSession(SessionCommand[None]):
 
 def first_names(spec: SessionSpec) -> Names:
     """Return the names that a new session is given, which are checked."""
-    products = spec.products or ()
-    columns = (*(spec.features or ()), *map(product_label, products))
+    products, repetition = spec.products or (), spec.repetition or 0
+    columns = (*(spec.features or ()), *computed_labels(products, repetition))
     parts: Any = {"columns": columns, "categories": spec.categories, "arms": spec.arms}
-    parts["products"] = products
+    parts |= {"products": products, "repetition": repetition}
     check_names(parts, spec.dim)
     names = Names(**parts)
     return names if names.are_given else NO_NAMES

@@ -7,7 +7,8 @@ rounds, fits, replay and exports know numbers only, and a column never changes i
 A number goes into the column of its feature. A text is a category: the column of ``brand=x`` gets
 a 1. A feature that an object leaves out counts 0. A feature or category without a column takes the
 next free one; with categories "hashed", the columns beyond the listed features are shared by hash.
-A product of two listed features has a column after them, which the session works out.
+A product of two listed features has a column after them, which the session works out, and so has
+the repetition of what was chosen lately.
 """
 
 import json
@@ -29,6 +30,7 @@ from service.base.problems import Problem, ProblemCode
 
 Label = Annotated[str, Field(max_length=2 * MOST_LETTERS + 1, pattern=NO_ZERO_BYTE)]
 Pair = Annotated[list[Feature], Field(min_length=2, max_length=2)]
+Repetition = Annotated[int, Field(ge=1, le=1000)]
 Categories = Literal["one_hot", "hashed"]
 ONE_HOT, HASHED = "one_hot", "hashed"
 CATEGORY = "="  # between a feature and its category in the label of a column; no feature has it
@@ -37,6 +39,7 @@ MOST_NUMBERS = 2**22  # of a context set made from objects
 MOST_BYTES = 2**25  # of parsed names in memory
 LABEL_BYTES = 256  # of a label in memory, without its letters
 SEPARATOR = "\0"  # no label has it
+REPETITION = "repetition"  # label of its column
 MOST_SHOWN = 8  # labels in the detail of a problem
 
 
@@ -46,6 +49,7 @@ class Names:
     `columns` are labels of the columns that are taken, the first ones: a feature, or a feature and
     its category (``brand=x``), or a product (``a x b``). `categories` is "one_hot" or "hashed".
     `arms` are the ids of arms where a decision names none. `products` are pairs of features.
+    `repetition` is the memory in rounds of what was chosen lately; 0: no column is of that.
     """
 
     def __init__(
@@ -54,10 +58,12 @@ class Names:
         categories: str = ONE_HOT,
         arms: Sequence[str] | None = None,
         products: Iterable[Sequence[str]] = (),
+        repetition: int = 0,
     ) -> None:
         self.categories = categories
         self.arms = None if arms is None else tuple(arms)
         self.products = tuple(map(tuple, products))
+        self.repetition = repetition
         self._column: dict[str, int] = {}
         self._texts: set[str] = set()  # features that have categories
         for label in columns:
@@ -78,7 +84,20 @@ class Names:
         """The stored JSON text; None where nothing is given."""
         parts: dict[str, Any] = {"columns": self.columns, "categories": self.categories}
         parts |= {"arms": self.arms} | ({"products": self.products} if self.products else {})
+        parts |= {"repetition": self.repetition} if self.repetition else {}
         return json.dumps(parts, separators=(",", ":")) if self.are_given else None
+
+    @cached_property
+    def worked_out(self) -> range:
+        """The columns that no context gives: those of products, and of repetition."""
+        labels = computed_labels(self.products, self.repetition)
+        first = self._column[labels[0]] if labels else 0
+        return range(first, first + len(labels))
+
+    @property
+    def repetition_column(self) -> int:
+        """The column of repetition, where there is one."""
+        return self._column[REPETITION]
 
     @property
     def n_bytes(self) -> int:
@@ -114,11 +133,11 @@ class Names:
         return {label: float(contexts[:, column].mean()) for label, column in there.items()}
 
     def whole(self, given: Floats) -> Floats:
-        """Return contexts that are lists, (K, dim less products), with their products, (K, dim)."""
-        if not self.products:
+        """Return contexts that are lists with the columns that are worked out, (K, dim)."""
+        columns = self.worked_out
+        if not columns:
             return given
-        first = self._column[product_label(self.products[0])]
-        return self._multiplied(np.insert(given, [first] * len(self.products), 0.0, axis=1))
+        return self._multiplied(np.insert(given, [columns.start] * len(columns), 0.0, axis=1))
 
     def _multiplied(self, numbers: Floats) -> Floats:
         """Fill the columns of products, in place; 422 where a product is beyond every number."""
@@ -144,7 +163,7 @@ class Names:
                 names._refuse_mixed(contexts, label)
                 names._refuse_full(contexts, label, dim)
                 if names is self:
-                    names = Names(self.columns, self.categories, self.arms, self.products)
+                    names = self._with(self.columns)
                 column = names._take(label)
             columns[i] = column
         return columns, np.ones(contexts.n_labels), names
@@ -189,7 +208,10 @@ class Names:
         while erased in self._column:  # somebody has called a category so
             erased += "."
         columns = [erased if one == label else one for one in self.columns]
-        return Names(columns, self.categories, self.arms, self.products)
+        return self._with(columns)
+
+    def _with(self, columns: Sequence[str]) -> "Names":
+        return Names(columns, self.categories, self.arms, self.products, self.repetition)
 
     def _take(self, label: str) -> int:
         """Give a label the next column, and return it."""
@@ -307,6 +329,7 @@ class StoredNames(TypedDict):
     categories: Categories
     arms: Annotated[list[Key], Field(min_length=1, max_length=MOST_COLUMNS)] | None
     products: NotRequired[Annotated[list[Pair], Field(min_length=1, max_length=MOST_COLUMNS)]]
+    repetition: NotRequired[Repetition]
 
 
 STORED = TypeAdapter(StoredNames)
@@ -362,6 +385,11 @@ def product_label(pair: Sequence[str]) -> str:
     return " x ".join(pair)
 
 
+def computed_labels(products: Iterable[Sequence[str]], repetition: int) -> list[str]:
+    """Return the labels of the columns that a session works out, in their order."""
+    return [*map(product_label, products), *([REPETITION] if repetition else [])]
+
+
 def check_names(parts: Any, dim: int) -> None:
     """Check what `Names` is made of, as a new session or an imported one gives it.
 
@@ -373,11 +401,14 @@ def check_names(parts: Any, dim: int) -> None:
         if len(set(labels)) < len(labels):
             twice = next(label for i, label in enumerate(labels) if label in labels[:i])
             raise Problem(ProblemCode.INVALID, f"{twice!r} stands twice", part)
-    labels = [product_label(pair) for pair in products]
+    repetition = parts.get("repetition") or 0
+    labels = computed_labels(products, repetition)
     first = columns.index(labels[0]) if labels and labels[0] in columns else 0
     if columns[first : first + len(labels)] != labels:
         raise Problem(ProblemCode.INVALID, "products have columns after the features", "products")
-    for pair, label in zip(products, labels, strict=True):
+    if repetition and not first:
+        raise Problem(ProblemCode.INVALID, "repetition needs the names of `features`", "repetition")
+    for pair, label in zip(products, labels, strict=not repetition):
         if not set(pair) <= set(columns[:first]):
             detail = f"{label!r} is no product of two listed features"
             raise Problem(ProblemCode.INVALID, detail, "products")

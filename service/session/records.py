@@ -225,6 +225,7 @@ class TrajectoryRow:
     measured_through: int = 0  # last round of any of its measurements
     last_at: float = 0.0  # time of its last decision
     own: bytes | None = None  # its own theta: see `service.rounds.own_responses`
+    lately: bytes | None = None  # what was chosen: see `service.session.repetition`
 
 
 class DecisionRow(NamedTuple):

@@ -27,7 +27,7 @@ from service.base.field_types import (
     Seed,
     WaitSeconds,
 )
-from service.session.names import MOST_COLUMNS, ONE_HOT, Categories, Pair
+from service.session.names import MOST_COLUMNS, ONE_HOT, Categories, Pair, Repetition
 from service.session.records import Settings
 from service.session.slot_clock import ClockBody, asked_clock
 from service.session.trial import HoldoutBody, Mode, asked_holdout
@@ -99,6 +99,11 @@ class SessionSpec:
         None,
         "pairs of these names, whose products the session works out: columns after `features`, "
         "which no context gives; a name twice is its square",
+    )
+    repetition: Repetition | None = setting(
+        None,
+        "how many rounds a trajectory remembers what was chosen: a column after `products`, which "
+        "no context gives, says how much of an arm's context that was",
     )
     categories: Categories = setting(
         ONE_HOT,

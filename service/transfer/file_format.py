@@ -68,7 +68,9 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)
-        left_out = (*ROW_OWNER, "own")  # it follows from the rest
+        if trajectory.lately is not None:
+            values["lately"] = np.frombuffer(trajectory.lately).tolist()
+        left_out = (*ROW_OWNER, "own", *(["lately"] if trajectory.lately is None else []))
         yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in left_out}}
     for trajectory in reader.trajectories(session.key):
         key = (*session.key, trajectory.key)

@@ -289,7 +289,7 @@ STATE = _record(
 )
 RECORD: Any = (
     _record("file", record=Literal["header"], format=str, version=int, session=SESSION)
-    | _record("trajectory", record=Literal["trajectory"])
+    | _record("trajectory", record=Literal["trajectory"], lately=NotRequired[list[Number]])
     | DECISION
     | MEASUREMENT
     | VOID

@@ -12,6 +12,7 @@ from service.rounds.reward_rounds import check_span
 from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
+from service.session.repetition import after_choice
 from service.session.slot_clock import MOST_SLOTS, longest_total
 from service.session.trial import played_again
 from service.transfer.import_records import check
@@ -65,6 +66,9 @@ class FileTrajectory:
         if event_id is not None:
             self.event_ids.add(event_id)
         session.count_decision(self.row, at)
+        if session.names.repetition:
+            context = array("d", record["context"]).tobytes()
+            self.row.lately = after_choice(session.names, self.row.lately, context, session.dim)
 
     def add_value(self, session: SessionRow, record: Record) -> None:
         """Check and count the trajectory's next measurement."""

@@ -1,5 +1,6 @@
 """The trajectories of a file together: positions, and what is known of rounds that are dropped."""
 
+from array import array
 from typing import NamedTuple
 
 import numpy as np
@@ -137,6 +138,9 @@ class Trajectories:
             row.n_decisions = row.n_rounds = n_rounds
             row.n_measurements, row.measured_through = n, through
             row.last_at = max(row.last_at, given["last_at"])
+            if "lately" in given:
+                check(len(given["lately"]) == session.dim, "lately", "not of this dim")
+                row.lately = array("d", given["lately"]).tobytes()
             rows.append(row)
         # those of a trajectory that was erased later count, too, and have no record
         fits = n_gone <= session.n_dropped_rounds

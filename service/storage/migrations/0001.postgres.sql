@@ -75,6 +75,7 @@ create table trajectories (
     measured_through bigint not null,
     last_at double precision not null,
     own bytea,
+    lately bytea,
     primary key (tenant, session_id, trajectory)
 ) with (fillfactor = 50);
 

@@ -81,6 +81,7 @@ create table trajectories (
     measured_through integer not null, -- no measurement reaches beyond this round
     last_at real not null,
     own blob,                          -- its own theta, see service/rounds/own_responses.py
+    lately blob,                       -- what was chosen, see service/session/repetition.py
     primary key (tenant, session_id, trajectory)
 ) without rowid;
 

@@ -34,6 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "levels": {"options": {"levels": True, "zero_start": False}},
     "sum": {"reward_mode": "sum"},
     "default": {"default_reward": 0.25},
+    "repetition": {"dim": DIM + 1, "features": ["a", "b", "c"], "repetition": 2},
 }
 
 

@@ -1,0 +1,55 @@
+"""Choices that pay less, or more, for what was chosen before them."""
+
+import pytest
+
+from benchmarks.worlds import Tires
+from lhb_engine.agents import make_agent
+from lhb_engine.estimate import Estimate
+from lhb_engine.simulation.play import simulate
+from tests.examples import repeats
+
+
+class Binds(Tires):
+    """What people have had often pays more."""
+
+    BY_REPETITION = 1.5
+
+
+class Plain(Tires):
+    """What people have had does not matter."""
+
+    BY_REPETITION = 0.0
+
+
+def fits(kind: type[Tires], seed: int) -> list[Estimate]:
+    """Return the fits of a run from round 100 on that have a direction, with their findings."""
+    world = kind.draw(dim=3, horizon=8, n_arms=4, noise=0.2, sparsity=2, seed=seed)
+    agent = make_agent("anytime", dim=3, horizon=8)
+    made = simulate(
+        agent, world, n_rounds=500, seed=seed, run_fit=lambda one, past: one.checked_fit(past)
+    ).estimates
+    return [one for one in made if one.theta is not None and one.last_round > 100]
+
+
+@pytest.mark.parametrize("seed", [1, *repeats(2, 3)])
+@pytest.mark.parametrize(("kind", "pays"), [(Tires, "less"), (Binds, "more")])
+def test_what_was_chosen_lately_is_found_and_no_gain_is_said(
+    kind: type[Tires], pays: str, seed: int
+) -> None:
+    doubted = [one for one in fits(kind, seed) if "repetition" in codes(one)]
+    assert len(doubted) > 1
+    for one in doubted:
+        [found] = [found for found in one.findings if found["code"] == "repetition"]
+        assert f"pays {pays}" in found["message"]
+        assert one.in_doubt
+        assert one.gain is None
+
+
+def codes(estimate: Estimate) -> set[str]:
+    """Return the codes of an estimate's findings."""
+    return {found["code"] for found in estimate.findings}
+
+
+@pytest.mark.parametrize("seed", [1, *repeats(2, 3, 4)])
+def test_where_it_does_not_matter_nothing_is_found(seed: int) -> None:
+    assert not any("repetition" in codes(one) for one in fits(Plain, seed))

@@ -1,6 +1,6 @@
 """The result of a fit, with what supports it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -12,8 +12,13 @@ ARRAYS = ("theta", "lag_weights", "candidates", "lag_profiles")
 # how the lag profiles of features are shaped
 LagForm = Literal["shared", "sparse", "smooth"]
 FEW_LAGS = "Only {} of {} lags have been fitted so far."
-BREAKS = ("shared_with_rewards", "repetition")  # findings, with which no gain can be told
-IN_DOUBT = ("earns_less", *BREAKS)
+# findings with which nobody can tell what choices pay
+UNTOLD = {
+    "shared_with_rewards": "What all arms of a round have in common moves with the rewards by "
+    "itself: what choices pay is not told apart from that.",
+    "repetition": "What a choice pays changes with what was chosen lately.",
+}
+IN_DOUBT = ("earns_less", *UNTOLD)
 Status = Literal["ok", "zero", "insufficient_data"]
 
 
@@ -147,18 +152,18 @@ class Estimate:
 
     def with_findings(self, findings: list[dict[str, Any]]) -> "Estimate":
         """Return it with what the checks found; what a finding makes doubtful is not said."""
-        doubts = [one["message"] for one in findings if one["code"] in BREAKS]
-        if not doubts:
+        untold = untold_by(findings)
+        if not untold:
             return replace(self, findings=findings)
         return replace(
             self,
             findings=findings,
             gain=None,
-            no_gain=self.no_gain or doubts[0],
+            no_gain=self.no_gain or untold,
             totals=None,
-            no_totals=self.no_totals or doubts[0],
+            no_totals=self.no_totals or untold,
             intervals=None,
-            no_intervals=self.no_intervals or doubts[0],
+            no_intervals=self.no_intervals or untold,
         )
 
     @property
@@ -192,6 +197,11 @@ class Estimate:
             value = known.get(name)
             known[name] = None if value is None else np.array(value, dtype=np.float64)
         return cls(**known)
+
+
+def untold_by(findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return why nobody can tell what choices pay with these findings; empty where one can."""
+    return next((UNTOLD[one["code"]] for one in findings if one["code"] in UNTOLD), "")
 
 
 def first_lags(profiles: Floats) -> Ints:

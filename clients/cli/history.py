@@ -21,7 +21,7 @@ from clients.cli.simulate import DEFAULT_ALGORITHM, read_options
 
 CALL_ROUNDS = 10_000  # of one call
 MOST_CALLS = 5000  # about: then trajectories are sent in fewer stretches of time
-SHOWN_ROUNDS, SHOWN_ARMS = 5, 3
+SHOWN_ROUNDS, SHOWN_ARMS = 5, 8
 MOST_SECONDS, PAUSE = 120.0, 0.1  # of waiting for the fit of all rounds
 Cells = dict[str, Any]
 
@@ -107,6 +107,7 @@ def history(
         "was_there": was_there,
         "fitted": fitted,
         "decide": columns.next_decision(rounds),
+        "n_arms": len({columns.name_of(one) for one in rounds if one["context"]}),
     }
     show(answer, as_json, _lines(answer, session, url))
 
@@ -169,12 +170,16 @@ class Columns:
         settings |= {"arms": arms, "options": {**options, **told}}
         return {name: value for name, value in settings.items() if value}
 
+    def name_of(self, one: Cells) -> str:
+        """Return what the arm of a round is called."""
+        return one["arm"] or _text(one["context"])
+
     def next_decision(self, rounds: list[Cells]) -> Cells:
         """Return the body of a decision between the arms of the last rounds."""
         latest: dict[str, Cells] = {}
         for one in reversed(rounds):
             if one["context"]:
-                latest.setdefault(one["arm"] or _text(one["context"]), one)
+                latest.setdefault(self.name_of(one), one)
             if len(latest) == SHOWN_ARMS:
                 break
         body: Cells = {"contexts": [one["context"] for one in latest.values()]}
@@ -334,7 +339,9 @@ def _lines(answer: dict[str, Any], session: str, url: str) -> Iterator[str]:
         yield "The times are numbers: rounds are in their order, and have the time of loading."
     body = answer["decide"]
     asked = ", ".join([str(body["contexts"]), *(f"{n}={body[n]!r}" for n in [*body][1:])])
-    yield "The next decision, in Python and by curl:"
+    left = answer["n_arms"] - len(body["contexts"])
+    more = f", with the latest {SHOWN_ARMS} arms; {left} more are left out" if left else ""
+    yield f"The next decision, in Python and by curl{more}:"
     yield f"  client.session({session!r}).decide({asked})"
     path = f"{url}/v1/sessions/{quote(session, safe='')}/decisions"
     yield f"  curl -H content-type:application/json {path} -d {shlex.quote(json.dumps(body))}"

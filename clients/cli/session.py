@@ -149,7 +149,7 @@ def _compared(
             yield f"          {gain['ratio'] - 1:+.1%}, {low} to {high}"
     if effect is not None and gain is not None:
         n = lift["rounds_to_go"]
-        shown = "no number of rounds" if n is None else f"about {n:.0f} more rounds"
+        shown = "no number of rounds seen so far" if n is None else f"about {n:.0f} more rounds"
         if lift["days_to_go"] is not None:
             shown = f"{shown} ({lift['days_to_go']:.0f} days)"
         yield f"{shown} would show a difference of {effect:g}"

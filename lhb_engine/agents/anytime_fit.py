@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
-SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
+SAMPLED = (
+    " Some directions hardly vary in the chosen contexts: decisions take posterior draws in turn."
+)
 OWN_SPREAD = "Trajectories have responses of their own: their spread has intervals."
 UNTRIED = "Some features are 0 in every chosen context: what arms with them pay is not known."
 OWN_DIRECTIONS = "Each trajectory decides by its own direction."
@@ -161,7 +163,9 @@ class AnytimeFit:
         active = np.flatnonzero(found.inclusion > ACTIVE)
         samples = self.candidates is not None or self._stops_teaching(part)
         found, spread = self._about_mean(found, rho, first)
-        known: Certainty | str = OWN_SPREAD if spread else "The selected contexts hardly vary."
+        known: Certainty | str = (
+            OWN_SPREAD if spread else "Some directions hardly vary in the chosen contexts."
+        )
         if not found.stands_out:
             known = "No direction stands out from the noise."
         elif not samples and spread is None:

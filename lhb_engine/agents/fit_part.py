@@ -59,7 +59,7 @@ class Part:
     def effects(self, found: Posterior) -> dict[str, Any] | None:
         """Return what the covariates do, a number each or one a group; None if there are none.
 
-        The shares of the variance are those in `rows`.
+        The shares of the variance are those in `rows`, at most all of it.
         """
         rows = self.rows
         if not rows.groups:
@@ -67,10 +67,11 @@ class Part:
         is_row, edges = rows.number > 0, np.cumsum(rows.groups)[:-1]
         parts = np.split(rows.covariates[is_row] * found.effects[1:], edges, 1)
         variance = float(rows.y[is_row].var())
+        shares = [float(part.sum(axis=1).var()) / variance for part in parts]
         return {
             "values": found.effects[1:].tolist(),
             "included": found.included[1:].tolist(),
-            "share": [float(part.sum(axis=1).var()) / variance for part in parts],
+            "share": [min(1.0, share) for share in shares],
         }
 
     def in_words(self, found: Posterior, angle: float | None) -> str:

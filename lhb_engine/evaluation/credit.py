@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lhb_engine.estimate import FEW_LAGS, Estimate, first_lags, signal_of
+from lhb_engine.estimate import FEW_LAGS, Estimate, first_lags, signal_of, untold_by
 from lhb_engine.history import Floats, Ints, Trajectory
 
 
@@ -26,7 +26,7 @@ def why_no_credit(estimate: Estimate, horizon: int) -> str:
         return FEW_LAGS.format(n_lags, horizon)
     if not estimate.diagnostics.get("stands_out", bool(estimate.active_lags)):
         return "Nothing stands out from the noise yet: what pays is not known."
-    return ""
+    return untold_by(estimate.findings)
 
 
 def credit(contexts: Floats, n_passed: Ints, theta: Floats, lag_weights: Floats) -> Credit:
@@ -72,6 +72,7 @@ def credit_by_arm(
     return _split(profiles @ sums[:n_arms].T, earned[:n_arms])
 
 
+ROUNDING = 1e-9  # of a sum
 SEEN = 1e-6  # of a context's length: what is less of it takes no part
 
 
@@ -92,8 +93,14 @@ def _split(paid: Floats, earned: Floats) -> dict[str, Floats]:
     """Split what is paid at each lag, (n_lags, n), given what came of it so far, (n,)."""
     first, worth = first_lags(paid), paid.sum(axis=0)
     at_once = np.cumsum(paid, axis=0)[first - 1, np.arange(len(first))]
-    split = {"at_once": at_once, "later": worth - at_once}
-    return split | {"earned": earned, "to_come": worth - earned}
+    split = {"at_once": at_once, "later": _rest(worth, at_once)}
+    return split | {"earned": earned, "to_come": _rest(worth, earned)}
+
+
+def _rest(whole: Floats, part: Floats) -> Floats:
+    """Return what a part leaves of a sum: nothing where rounding alone does."""
+    rest = whole - part
+    return np.where(np.abs(rest) > ROUNDING * np.abs(part), rest, 0.0)
 
 
 def expected_rewards(

@@ -12,7 +12,7 @@ fixed sample, looked at every day, excludes the truth sooner or later.
 import sys
 from dataclasses import dataclass
 from math import inf, lgamma, log, log1p, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,6 +114,23 @@ def _floats(numbers: Any) -> Floats:
         return np.array(flat, dtype=np.float64).reshape(numbers.shape)
 
 
+class Narrowing(NamedTuple):
+    """How the standard error falls with more rounds.
+
+    `lasting` is the share of its square that more rounds of the same units leave, None where that
+    is not seen yet; `growth` by how many times as fast as rounds the units grow, 0 to 1.
+    """
+
+    lasting: float | None
+    growth: float
+
+    def by(self, times: Floats) -> Floats:
+        """Return the factor of the standard error where there are so many times the rounds."""
+        units = 1.0 + self.growth * (times - 1.0)
+        lasting = 1.0 if self.lasting is None else self.lasting
+        return np.asarray(np.sqrt((lasting + (1.0 - lasting) * units / times) / units))
+
+
 @dataclass(frozen=True, slots=True)
 class Lift:
     """What the agent's group earns beside the control group, a round."""
@@ -137,18 +154,18 @@ class Lift:
     share: float  # measured rounds over planned rounds
     level: float
 
-    def rounds_to_go(self, effect: float, rounds: float, power: float = 0.5) -> float:
+    def rounds_to_go(self, effect: float, rounds: float, narrowing: Narrowing) -> float:
         """Return how many more rounds show a difference of this size, in 80 of 100 experiments.
 
-        `effect` is in rewards a round; `rounds` are measured so far. The standard error falls with
-        this `power` of the rounds: 0.5 where new trajectories come, less where the same ones stay.
+        `effect` is in rewards a round; `rounds` are measured so far.
         """
         effect = abs(effect)
         if effect == 0.0:
             return inf
         grid = np.geomspace(1.0, 1e8, 2000)
         z = always_valid_quantile(self.share * grid, self.level)
-        shown = np.flatnonzero((z + POWER) * self.standard_error / grid**power <= effect)
+        errors = self.standard_error * narrowing.by(grid)
+        shown = np.flatnonzero((z + POWER) * errors <= effect)
         return inf if not len(shown) else float(rounds * (grid[shown[0]] - 1.0))
 
 

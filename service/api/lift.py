@@ -22,15 +22,15 @@ from service.lift.units import TRAJECTORIES, units_in_words
 from service.lift.watch import sum_up
 from service.rounds.timeline import timeline_of
 from service.session.records import LiftSumsRow, SessionRow
-from service.session.trial import block_rounds
+from service.session.trial import Trial, block_rounds
 from service.storage.reader import Reader
 
 router = Routes(SESSION, tags=["estimates"])
-FLAT = 0.1  # power of the rounds with which the standard error falls, below which it hardly does
 NO_PAST = (
     " What they differ by is taken away by what each earned before the trial: append that log "
     "before the first decision (history), or begin as a shadow."
 )
+LARGE = 0.4  # share of control, beyond which a larger one adds little
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
 
@@ -39,7 +39,9 @@ def get_lift(
     reader: Reader,
     session: SessionRow,
     effect: float | None = Query(
-        None, description="a difference a round, to say how many more rounds would show it"
+        None,
+        description="a difference a round, to say how many more rounds would show it; by default "
+        "that of now",
     ),
     adjust: bool = Query(
         True,
@@ -52,26 +54,26 @@ def get_lift(
     Trajectories are the units, of the default trajectory blocks of rounds, and blocks of slots
     where totals are of all. The interval may be
     looked at whenever one likes: it holds the truth at all looks together with probability 0.95.
-    `rounds_to_go` is how many more measured rounds show an `effect` in 80 of 100 cases, if the
-    standard error falls as of late; null where that is never.
+    `rounds_to_go` is how many more measured rounds show an `effect` in 80 of 100 cases, if units
+    come as of late; null where that is never, or not seen yet.
     """
     row = sums_so_far(reader, session)
     sums, trial = LiftSums.loads(row.sums), session.trial
     units = units_in_words(session)
     outcome = sums.lift(trial, adjusts=adjust, units=units)
-    compared, reason, to_go, power = None, None, inf, sums.narrowing(trial)
-    a_day = sums.rounds_a_day()
+    compared, reason, to_go, a_day = None, None, inf, sums.rounds_a_day()
     if isinstance(outcome, Refusal):
         reason, to_go, a_day = _refused(session, sums, str(outcome), units)
+        verdict = f"Not known yet: {reason}."
     else:
         compared = {**members_of(ComparedAnswer, outcome), "variance_taken": outcome.adjusted}
-        to_go = inf if effect is None else outcome.rounds_to_go(effect, sums.rounds, power)
+        effect = outcome.difference if effect is None else effect
+        to_go = outcome.rounds_to_go(effect, sums.rounds, sums.narrowing(trial))
+        verdict = _said(outcome, sums, units, trial)
     return {
         **{name: _group(sums.groups[name]) for name in GROUPS},
         "lift": compared,
-        "verdict": f"Not known yet: {reason}."
-        if isinstance(outcome, Refusal)
-        else _said(outcome, power, units),
+        "verdict": verdict,
         "groups_differ": _differ(sums, trial.share),
         "reason": reason,
         "units": units,
@@ -112,17 +114,18 @@ def _refused(
 ) -> tuple[str, float, float | None]:
     """Return why there is no lift, and after how many measured rounds there is, of how many a day.
 
-    A block's first rounds are mixed. Of trajectories to come nobody knows when.
+    A block's first rounds are mixed. Whether trajectories come nobody knows.
     """
     if not session.trial.share:
         return NO_HOLDOUT, inf, None
     to_go = sums.units_to_go(session.trial)
     if to_go == 0.0:
         return reason, inf, None
-    reason += f", after about {ceil(to_go)} more"
     if units == TRAJECTORIES:
-        n_units = sum(sums.groups[name].n_trajectories for name in GROUPS)
-        return reason, to_go * sums.rounds / n_units if n_units else inf, None
+        n = sums.n_units + ceil(to_go)
+        reason += f", which takes about {n} in all with this share in control, and {sums.n_units} "
+        return f"{reason}are measured: more rounds of the same {units} do not help", inf, None
+    reason += f", after about {ceil(to_go)} more"
     rounds, n_rounds = session.horizon + 1, block_rounds(session.horizon)
     seconds = timeline_of(session).seconds
     if seconds is None:
@@ -131,19 +134,38 @@ def _refused(
     return f"{reason}, in {to_go * rounds / a_day:.3g} days", to_go * rounds, a_day
 
 
-def _said(lift: Lift, power: float, units: str) -> str:
-    """Return the verdict of a lift whose standard error falls with this power of the rounds."""
-    verdict, more = "It is not decided whether the agent earns more than control", ""
-    if lift.low > 0.0 or lift.high < 0.0:
-        verdict = f"The agent earns {'more' if lift.low > 0.0 else 'less'} than control"
-    elif power < FLAT:
-        more = f" More rounds of the same {units} hardly narrow the interval: more {units} would."
-    if lift.narrowed_by_past >= 0.01:
-        more = f" Units' own past narrows the interval by {lift.narrowed_by_past:.0%}.{more}"
-    elif units == TRAJECTORIES and lift.low <= 0.0 <= lift.high:
-        more += NO_PAST
+def _said(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
+    """Return the verdict of a lift: what is decided, from how much, and what would decide it."""
+    is_open = lift.low <= 0.0 <= lift.high
+    verdict = f"The agent earns {'more' if lift.low > 0.0 else 'less'} than control"
+    if is_open:
+        verdict = "It is not decided whether the agent earns more than control"
+    n_control = sums.groups["control"].n_trajectories
     between = f"{lift.difference:+.3g} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
-    return f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}.{more}"
+    said = [
+        f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}, from "
+        f"{sums.rounds:,.0f} measured rounds of {sums.n_units:,} {units}, {n_control:,} of these "
+        "in control."
+    ]
+    if lift.narrowed_by_past >= 0.01:
+        said += [f"Units' own past narrows the interval by {lift.narrowed_by_past:.0%}."]
+    if is_open:
+        said += [_what_decides(lift, sums, units, trial)]
+    return " ".join(said)
+
+
+def _what_decides(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
+    narrowing = sums.narrowing(trial)
+    to_go, a_day = lift.rounds_to_go(lift.difference, sums.rounds, narrowing), sums.rounds_a_day()
+    if isfinite(to_go):
+        days = f", about {to_go / a_day:,.0f} days as of late" if a_day else ""
+        return f"If it stays as large, about {to_go:,.0f} more measured rounds decide{days}."
+    if narrowing.lasting is None:
+        return "How many more rounds decide is not seen yet."
+    more = f"More rounds of the same {units} do not decide it: more {units} would"
+    more += ", or a larger holdout." if trial.share < LARGE else "."
+    no_past = units == TRAJECTORIES and lift.narrowed_by_past < 0.01
+    return more + NO_PAST if no_past else more
 
 
 def _differ(sums: LiftSums, share: float) -> str | None:
@@ -165,7 +187,7 @@ def _group(sums: GroupSums) -> dict[str, Any]:
 
 
 def _point(point: list[float]) -> dict[str, Any]:
-    n, difference, low, high, at = point
+    n, difference, low, high, at, *_ = point
     interval = {"difference": difference, "low": low, "high": high}
     return {"n_rounds": round(n), **interval, "at": timestamp(at)}
 

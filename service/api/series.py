@@ -65,11 +65,11 @@ def get_series(
     """Summarise the session's last rounds, all trajectories together, in bins.
 
     `reward` is the mean reward of a measured round, `expected` what the estimate in use expects of
-    the same rounds, `explored` the share of decisions that were not greedy. `parts` add up to
-    `expected`; `spread` has the quantiles 0.1 and 0.9 of trajectories' means. A value over a span
-    counts in the bin of its last round. `arrivals` says how long the values took to come; one is
-    late if it came after its trajectory's next round had begun. Where there is a clock, rounds are
-    slots, and `explored` and `arrivals` are null.
+    the same rounds, `explored` the share of the agent's own choices that were not greedy. `parts`
+    add up to `expected`; `spread` has the quantiles 0.1 and 0.9 of trajectories' means. A value
+    over a span counts in the bin of its last round. `arrivals` says how long the values took to
+    come; one is late if it came after its trajectory's next round had begun. Where there is a
+    clock, rounds are slots, and `explored` and `arrivals` are null.
     """
     timeline = timeline_of(session)
     last = timeline.n_begun(session)

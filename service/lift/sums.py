@@ -12,6 +12,7 @@ from lhb_engine.evaluation.lift import (
     MIN_TRAJECTORIES,
     GroupSums,
     Lift,
+    Narrowing,
     always_valid_quantile,
     lift,
     of_past,
@@ -21,7 +22,9 @@ from service.session.trial import Trial
 
 GROUPS = ("agent", "control")
 MOST_POINTS = 200
-FEW_POINTS = 8  # of the line, of which no fall is told
+FEW_POINTS = 3  # of the line, of which no fall is told
+LEAST_SPAN = 1.5  # of a unit's rounds, within which no fall is told
+N_UNITS = 5  # the place of the number of units in a point
 DAY = 86_400.0
 POINT_EVERY = 1.02  # the factor by which the measured rounds grow between two points
 Totals = tuple[int, int, int]  # measured rounds, rewards, predicted rewards: see `exact`
@@ -64,8 +67,8 @@ class LiftSums:
 
     `groups` are of exact numbers: what was corrected or erased leaves nothing in them. `n_left_out`
     counts rewards over rounds of several units. A point of lift so far is measured rounds,
-    difference, low, high, Unix seconds. `past_to` is the position of the last round before the
-    first one that anybody played for a group; None if nobody has: all rounds are the past so far.
+    difference, low, high, Unix seconds, units. `past_to` is the position of the last round before
+    the first one that anybody played for a group; None if nobody has: all rounds are the past.
     """
 
     groups: dict[str, GroupSums] = field(default_factory=lambda: dict.fromkeys(GROUPS, NO_SUMS))
@@ -124,25 +127,30 @@ class LiftSums:
         return max(0.0, *lack)
 
     @property
+    def n_units(self) -> int:
+        """Measured units of both groups."""
+        return sum(self.groups[name].n_trajectories for name in GROUPS)
+
+    @property
     def rounds(self) -> float:
         """Measured rounds of both groups."""
         return sum(nearest(self.groups[name].totals[0]) for name in GROUPS)
 
-    def narrowing(self, trial: Trial) -> float:
-        """Return the power of the rounds with which the standard error falls of late, 0 to 0.5.
-
-        Where new units come it is 0.5. More rounds of the same units tell no more of how these
-        differ: there it falls to 0.
-        """
-        last = self.points[-1][0] if self.points else 0.0
-        line = [one[:4] for one in self.points if one[3] > one[2]]
-        recent = np.array([one for one in line if 4.0 * one[0] >= last])
-        if len(recent) < FEW_POINTS or recent[-1, 0] < 2.0 * recent[0, 0]:
-            return 0.5
-        rounds, _, low, high = recent.T
+    def narrowing(self, trial: Trial) -> Narrowing:
+        """Return how the standard error falls, by the points of late: docs/model.md (13.8)."""
+        line = [one for one in self.points if one[3] > one[2] and len(one) > N_UNITS]
+        recent = np.array([one for one in line if 4.0 * one[0] >= line[-1][0]])
+        if len(recent) < FEW_POINTS:
+            return Narrowing(None, 0.0)
+        rounds, _, low, high, _, units = recent.T
+        growth = np.ptp(units) / units[-1] / max(1.0 - rounds[0] / rounds[-1], 1e-9)
         errors = (high - low) / always_valid_quantile(rounds / trial.planned_rounds)
-        fall = -np.polyfit(np.log(rounds), np.log(errors), 1)[0]
-        return float(np.clip(fall, 0.0, 0.5))
+        seldom, squares = units / rounds, errors**2 * units
+        if seldom.max() < LEAST_SPAN * seldom.min():
+            return Narrowing(None, min(growth, 1.0))
+        slope, lasting = np.polyfit(seldom, squares, 1)
+        lasting = np.clip(lasting / (lasting + slope * seldom[-1]), 0.0, 1.0)
+        return Narrowing(float(lasting), min(growth, 1.0))
 
     def rounds_a_day(self) -> float | None:
         """Return how many measured rounds a day there were of late; None from less than a day."""
@@ -161,7 +169,8 @@ class LiftSums:
         lift = self.lift(trial)
         if isinstance(lift, Refusal):
             return
-        self.points.append([self.rounds, lift.difference, lift.low, lift.high, now])
+        place = self.rounds, lift.difference, lift.low, lift.high, now
+        self.points.append([*place, float(self.n_units)])
         if len(self.points) > MOST_POINTS:
             self.points = self.points[1::2]
 

@@ -465,7 +465,7 @@ class Reader(ABC):
     def taken(self, key: SessionKey, first: int, last: int) -> list[tuple[int, float, bool | None]]:
         """Return position, time, and whether it explored, of each round at positions first..last.
 
-        A round without action has None.
+        A round without action has None, and so has one for which others chose.
         """
         return self._all(*self._window("taken", key, first, last))
 

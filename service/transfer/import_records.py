@@ -39,7 +39,7 @@ Bounds = Annotated[list[WideNumber], Field(min_length=2, max_length=2)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
 Exact = Annotated[str, Field(pattern="^-?[0-9a-f]{1,600}p-?[0-9]{1,4}$")]
-POINT = Annotated[list[WideNumber], Field(min_length=5, max_length=5)]  # of lift so far
+POINT = Annotated[list[WideNumber], Field(min_length=5, max_length=6)]  # of lift so far
 Diagnostic = AnyFloat | int | Text | bool | list[AnyFloat]
 
 # An export writes these fields for its readers. An import ignores them and derives its own.

@@ -338,22 +338,32 @@ def test_a_comparison_that_begins_anew_has_the_past_of_the_first(
     assert again["past_to"] == sums.past_to
 
 
-def line_of(power: float) -> LiftSums:
-    """A line of 60 days, of which the standard error falls with a power of the rounds."""
+def line_of(lasting: float, growth: float) -> LiftSums:
+    """A line of 60 days, whose squared error has a part that rounds of the same units leave."""
     rounds = np.arange(1, 61) * 100.0
-    half = rounds**-power * always_valid_quantile(rounds / 1000)
-    points = [
-        [n, 0.0, -h, h, 86_400.0 * day] for day, (n, h) in enumerate(zip(rounds, half, strict=True))
-    ]
-    return LiftSums(points=points)
+    units = 30.0 * (1.0 + growth * (rounds / 100.0 - 1.0))
+    squares = (lasting + (1.0 - lasting) * (units / rounds) / (units[-1] / 6000.0)) / units
+    half = np.sqrt(squares) * always_valid_quantile(rounds / 1000)
+    days = 86_400.0 * np.arange(60)
+    ends = zip(rounds, half, days, units, strict=True)
+    return LiftSums(points=[[n, 0.0, -h, h, at, m] for n, h, at, m in ends])
 
 
-@pytest.mark.parametrize("power", [0.0, 0.2, 0.5])
-def test_the_line_says_how_the_standard_error_falls_and_how_fast_rounds_come(power: float) -> None:
-    trial, line = Trial(share=0.5, planned_rounds=1000), line_of(power)
-    assert line.narrowing(trial) == pytest.approx(power, abs=1e-9)
+@pytest.mark.parametrize("lasting", [0.0, 0.6, 1.0])
+def test_the_line_says_what_more_rounds_of_the_same_units_leave(lasting: float) -> None:
+    trial, line = Trial(share=0.5, planned_rounds=1000), line_of(lasting, 0.0)
+    assert line.narrowing(trial).lasting == pytest.approx(lasting, abs=1e-9)
+    assert line.narrowing(trial).growth == 0.0
     assert line.rounds_a_day() == pytest.approx(100.0)
-    few = LiftSums(points=line.points[-7:])
-    assert few.narrowing(trial) == 0.5
+    old = LiftSums(points=[one[:5] for one in line.points])  # of versions that kept no units
+    few = LiftSums(points=line.points[-2:])
+    assert few.narrowing(trial) == old.narrowing(trial) == (None, 0.0)
     assert LiftSums(points=line.points[-1:]).rounds_a_day() is None
     assert LiftSums().rounds_a_day() is None
+
+
+def test_where_units_come_with_the_rounds_the_error_falls_with_their_root() -> None:
+    trial, line = Trial(share=0.5, planned_rounds=1000), line_of(0.6, 1.0)
+    found = line.narrowing(trial)
+    assert (found.lasting, found.growth) == (None, pytest.approx(1.0))  # a unit's rounds stay
+    assert found.by(np.array([4.0])) == pytest.approx([0.5])

@@ -17,7 +17,7 @@ export function advice({ session, lift, series, findings, failed, unknown }) {
   if (series.isByPosition && session.reward_mode !== "sum" && missing > MOST_MISSING * rounds) {
     add(`${number(missing)} of ${number(rounds)} older rounds have no reward. If they never come, send their value, or set default_reward.`)
   }
-  if (session.n_rounds && unknown && session.deciding !== "none") add(`What choices pay is not known yet. ${unknown} Go on: take decisions, and report every reward.`)
+  if (session.n_rounds && unknown && !["none", "in_doubt"].includes(session.deciding)) add(`What choices pay is not known yet. ${unknown} Go on: take decisions, and report every reward.`)
   return found.length ? make("ul", { "aria-label": "What checks of the model find" }, ...found)
     : make("p", {}, session.n_rounds ? "Nothing. The checks of the model find nothing wrong." : "Take decisions, and send rewards.")
 }

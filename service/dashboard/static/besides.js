@@ -15,10 +15,9 @@ export function besidesCard() {
   return { node, show }
 }
 
-// `covariates` are the first of the groups, of one value each. A share of the rows at hand may come
-// out a little above the whole.
+// `covariates` are the first of the groups, of one value each.
 function effectsTable(effects, covariates) {
-  const percent = share => `${Math.round(100 * Math.min(1, share))}%`
+  const percent = share => `${Math.round(100 * share)}%`
   const rows = effects.groups.map((group, i) => ({
     group, adds: i < covariates.length ? number(effects.values[i]) : "", share: effects.share[i], included: effects.included[i],
   }))

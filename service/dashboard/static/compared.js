@@ -2,7 +2,10 @@
 
 import { get } from "./api.js"
 import { make, number, table } from "./dom.js"
+import { inUsers } from "./headline.js"
 import { bandOver, plotCard, TIME } from "./plots.js"
+
+const VISIBLE = 0.01 // of the interval
 
 const percent = share => `${(100 * share).toFixed(1)}%`
 
@@ -16,9 +19,7 @@ export function liftCard(name) {
   const update = async (session, path, signal) => {
     card.node.hidden = !session.holdout && session.mode !== "shadow"
     if (card.node.hidden) return null
-    const [first, watched] = await Promise.all([get(`${path}/lift`, {}, signal), get(`${path}/shadow`, {}, signal)])
-    const effect = Math.abs(first.lift?.difference ?? 0)
-    const lift = effect ? await get(`${path}/lift`, { effect }, signal) : first // for how long it takes to be known
+    const [lift, watched] = await Promise.all([get(`${path}/lift`, {}, signal), get(`${path}/shadow`, {}, signal)])
     drawLift(card, lift)
     groups.replaceChildren(...(session.holdout ? [groupTable(lift)] : []))
     shadow.textContent = watched.n_rounds ? said(watched) : ""
@@ -27,21 +28,27 @@ export function liftCard(name) {
   return { node: card.node, update }
 }
 
-function drawLift(card, { lift, reason, points }) {
+function drawLift(card, { lift, reason, points, agent, control }) {
   const columns = ["difference", "low", "high"].map(name => points.map(point => point[name]))
   const times = points.map(point => new Date(point.at) / 1000)
   const isTimed = times.at(-1) - times[0] > 86400 // else dates tell nothing
   const timed = { draw: bandOver(TIME, "lift"), heads: ["at", "lift", "low", "high"] }
   card.redraw(points.length ? [isTimed ? times : points.map(point => point.n_rounds), ...columns] : [[]], undefined, isTimed ? timed : undefined)
-  card.say(lift === null ? `No lift yet: ${reason}.`
-    : `${number(lift.difference)} a round, ${number(lift.low)} to ${number(lift.high)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.`)
+  card.say(lift === null ? `No lift yet: ${inUsers(reason)}.`
+    : `${number(lift.difference)} a round, ${number(lift.low)} to ${number(lift.high)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.${explained(lift, agent.reward - control.reward)}`)
+}
+
+// Why the groups' means differ by something else than lift.
+function explained({ difference, low, high }, raw) {
+  if (Math.abs(raw - difference) < VISIBLE * (high - low)) return ""
+  return ` The means below are as they came, ${number(raw)} apart: ${number(raw - difference)} of that is what contexts, and units' own past, explain, not the agent.`
 }
 
 function groupTable(lift) {
   const rows = ["agent", "control"].map(group => ({ group, ...lift[group] }))
   return table("Reward of both groups", [
     ["group", row => row.group], ["reward a round", row => (row.reward === null ? "–" : number(row.reward)), true],
-    ["measured rounds", row => number(row.n_rounds), true], [lift.units, row => number(row.n_units), true],
+    ["measured rounds", row => number(row.n_rounds), true], [inUsers(lift.units), row => number(row.n_units), true],
   ], rows)
 }
 

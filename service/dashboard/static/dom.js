@@ -11,8 +11,11 @@ export function make(tag, attributes = {}, ...children) {
   return node
 }
 
+const ROUNDING = 1e-12 // of nothing
+
 export const number = (value, digits = 3) =>
   value === null || value === undefined ? "–"
+    : Math.abs(value) < ROUNDING ? "0"
     : Number.isInteger(value) ? (value + 0).toLocaleString("en") // -0 is 0
       : Number(value.toPrecision(digits)).toString()
 

@@ -66,9 +66,9 @@ function layout(session, user) {
   let learned = [], newest = 0, done = [], findings = [], read = null, readAt = 0
   const history = async (now, path, signal, rounds) => {
     const ask = by => get(`${path}/credit/arms`, { rounds, bins: BINS, by }, signal)
-    const [series, arms] = await Promise.all([readSeries(path, now, rounds, signal), ask("time")])
+    const [series, arms] = await Promise.all([readSeries(path, now, rounds, signal), ask("position")])
     arms.isWhole = rounds === ALL
-    return { series, arms, shares: series.by === "time" ? arms : await ask(series.by) }
+    return { series, arms, shares: series.by === "position" ? arms : await ask(series.by) }
   }
 
   const update = async (now, path, signal) => {

@@ -94,6 +94,7 @@ async function fill({ session, gain, found }, canvas, signal) {
     ])
     sparkline(canvas, items.map(item => item.reward))
     gain.textContent = gained(session, estimate, compared)
+    gain.title = compared?.verdict ?? estimate.no_gain ?? ""
     found.textContent = estimate.findings.length ? `${estimate.findings.length} to read` : "none"
     found.title = estimate.findings.map(one => one.message).join("\n")
     if (estimate.findings.length) found.classList.add("error")
@@ -107,6 +108,7 @@ function gained(session, estimate, compared) {
     return `${signed(difference)} over control${low > 0 || high < 0 ? "" : ", not decided"}`
   }
   if (compared) return "over control: not known yet"
-  if (estimate.gain?.over_chance) return `${signed(estimate.gain.over_chance.value)} over chance`
-  return session.n_rounds ? "no control group" : "no round yet"
+  if (session.n_rounds === 0) return "no round yet"
+  const isKnown = estimate.gain && ["in_use", "in_doubt"].includes(session.deciding)
+  return isKnown ? `${signed(estimate.gain.over_chance.value)} over chance` : "not known yet"
 }

@@ -12,7 +12,7 @@ const STRETCHES = [100, 1000, 10_000, 100_000]
 const FIRST_SHOWN = 10_000 // decisions, before the reader chooses
 
 const soft = words => make("p", { class: "soft" }, words)
-export const armName = item => item.arm_id ?? (item.arm === null ? "no action" : `arm ${item.arm}`)
+export const armName = item => item.arm_id ?? (item.arm === null || !item.context.some(Boolean) ? "no action" : `arm ${item.arm}`)
 export const areNamed = arms => arms.items.some(item => item.arm_id !== null) || arms.items.every(item => item.is_fixed)
 
 export function worthCard(name) {
@@ -30,7 +30,7 @@ export function worthCard(name) {
     stretch.value = fits.includes(Number(wanted)) ? wanted : fits.findLast(n => n <= FIRST_SHOWN)
     const show = async () => {
       const [own, parts] = await Promise.all([
-        rounds() >= session.n_rounds && arms.isWhole ? arms : get(`${path}/credit/arms`, { rounds: rounds(), by: "time" }, signal),
+        rounds() >= session.n_rounds && arms.isWhole ? arms : get(`${path}/credit/arms`, { rounds: rounds() }, signal),
         get(`${path}/credit/features`, { rounds: rounds() }, signal),
       ])
       stretch.parentNode.hidden = session.n_rounds === 0
@@ -50,25 +50,41 @@ function drawArms(arms, estimate, { words, plot, byArm }) {
   plot.node.hidden = true
   byArm.replaceChildren()
   if (arms.items.length === 0) words.textContent = "No decision yet."
-  else if (known.length === 0) words.textContent = `Not known yet: ${arms.reason} The next fits will tell.`
+  else if (known.length === 0) words.textContent = `Not known: ${arms.reason}`
   else if (!areNamed(arms)) words.textContent = "Arms have no ids (arm_ids), and their contexts change from round to round: what they are worth is told by feature."
   else {
-    const rows = known.toSorted((a, b) => b.one.in_all - a.one.in_all)
+    const apart = isApart(arms, estimate)
+    const rows = (apart ? overMean(known, estimate) : known).toSorted((a, b) => b.one.in_all - a.one.in_all)
     const shown = rows.slice(0, MOST_ARMS), [best, next] = shown, names = shown.map(armName)
     const second = next ? `; ${overNext(best, next, estimate)} more than one of ${armName(next)}, the next best` : ""
-    words.textContent = `One choice of ${armName(best)} is worth ${withBand(best.one.in_all, best.one.interval)}: ${number(best.one.at_once)} at once, ${number(best.one.later)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
+    const over = apart ? " more than the mean of these arms" : ""
+    words.textContent = `One choice of ${armName(best)} is worth ${withBand(best.one.in_all, best.one.interval)}${over}: ${number(best.one.at_once)} at once, ${number(best.one.later)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
     plot.node.hidden = false
     plot.redraw([shown.map((_, i) => i), shown.map(row => row.one.at_once), shown.map(row => row.one.later)], names)
     byArm.replaceChildren(table("Worth by arm", [
       ["arm", armName], ["chosen", row => times(row.n, arms.first_round), true], ["one: at once", row => number(row.one.at_once), true],
       ["later", row => number(row.one.later), true], ["in all", row => withBand(row.one.in_all, row.one.interval), true],
-      ["all choices", row => number(row.at_once + row.later), true], ["still to come", row => number(toCome(row)), true],
+      ...(apart ? [] : [["all choices", row => number(row.at_once + row.later), true], ["still to come", row => number(row.to_come), true]]),
     ], rows), soft([
       "One choice: with what the arm is offered with on average, whoever chooses it.",
-      arms.no_intervals ? `How sure this is cannot be told. ${arms.no_intervals}` : "In brackets: 95% intervals.",
+      apart ? "Beside the mean of these arms: what they have in common cannot be told from the base." : "",
+      rows.some(row => row.one.interval) ? "In brackets: 95% intervals." : `How sure this is cannot be told. ${arms.no_intervals}`,
       rows.some(row => row.n < FEW) ? `What was chosen fewer than ${FEW} times is little known.` : "",
     ].filter(Boolean).join(" ")))
   }
+}
+
+// Whether it is known how arms differ, and not what they have in common.
+export const isApart = (arms, estimate) => Boolean(estimate?.totals) && arms.items.some(item => item.one && !item.one.interval)
+
+// What one choice of each arm is worth beside their mean.
+function overMean(items, { totals }) {
+  const mean = of => items.reduce((sum, item) => sum + of(item), 0) / items.length
+  const [at_once, later] = [mean(item => item.one.at_once), mean(item => item.one.later)], context = items[0].context.map((_, i) => mean(item => item.context[i]))
+  return items.map(item => {
+    const now = item.one.at_once - at_once, then = item.one.later - later
+    return { ...item, one: { at_once: now, later: then, in_all: now + then, interval: bandOf(totals, item.context.map((one, i) => one - context[i]), now + then) } }
+  })
 }
 
 const times = (n, first) => (n === 0 ? (first === 1 ? "never" : "not in these") : n === 1 ? "once" : `${number(n)} times`)
@@ -93,9 +109,6 @@ function overNext(best, next, estimate) {
   return withBand(more, band?.map(end => more + BY_LUCK * (end - more)))
 }
 
-// What is left of a sum by rounding alone is nothing.
-const toCome = row => (Math.abs(row.to_come) < 1e-9 * Math.abs(row.earned) ? 0 : row.to_come)
-
 const withBand = (value, band) => (band ? `${number(value)} (${number(band[0])} to ${number(band[1])})` : number(value))
 
 // What one more of a feature pays in all lags together, with its interval where there is one.
@@ -113,6 +126,6 @@ function featureTable({ items, first_round, last_round }, session, estimate) {
   return [make("h3", {}, "By feature"), table("Credit by feature", [
     ["feature", row => labels[row.feature]], ["one more of it", row => (estimate ? ofOne(estimate, row.feature) : ""), true], ["all choices: at once", row => withBand(row.at_once, row.intervals?.at_once), true],
     ["later", row => withBand(row.later, row.intervals?.later), true], ["in all", row => withBand(row.at_once + row.later, row.intervals?.in_all), true],
-    ["still to come", row => number(toCome(row)), true],
+    ["still to come", row => number(row.to_come), true],
   ], largest), soft(`Totals of ${number(last_round - first_round + 1)} decisions, beside decisions with 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${estimate?.totals || largest[0].intervals ? " In brackets: 95% intervals." : ` How sure this is cannot be told. ${estimate?.no_totals ?? ""}`}`)]
 }

@@ -88,8 +88,8 @@ select count(*) - count(following), max(following) from (
 ) unmeasured
 
 -- name: taken
--- position, time, and whether the arm was explored, of each round; null of one without action
-select d.position, d.at, case when d.arm is not null then d.explored end
+-- position, time, and whether the arm was explored, of each round; null where others chose, or none
+select d.position, d.at, case when d.arm is not null and not d.forced then d.explored end
 from {spans} w cross join decisions d
 where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
     and d.round between w.first and w.last

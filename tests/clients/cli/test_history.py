@@ -146,6 +146,27 @@ def test_the_decision_that_goes_with_a_file_is_said(url: str, log: str) -> None:
         session.delete()
 
 
+def test_the_decision_has_eight_arms_and_says_how_many_are_left_out(
+    url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "many.csv").write_text("arm,sold\n" + "".join(f"arm {i},1\n" for i in range(10)))
+    made = (
+        "--create",
+        "--horizon",
+        "2",
+        "--dry-run",
+        "--url",
+        url,
+        "--arm",
+        "arm",
+        "--reward",
+        "sold",
+    )
+    said = run("many", str(tmp_path / "many.csv"), *made).stdout
+    assert "with the latest 8 arms; 2 more are left out:" in said
+    assert [f'"arm {i}"' in said for i in range(10)] == [False] * 2 + [True] * 8
+
+
 def test_trajectories_go_on_in_step(url: str, tmp_path: Path) -> None:
     """Many of them, over some days: positions are in the order of times, not of users."""
     days = [f"2026-01-0{day},user {user},1,{day}\n" for user in range(3) for day in (1, 2, 3)]

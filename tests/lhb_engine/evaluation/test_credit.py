@@ -77,6 +77,13 @@ def test_an_estimate_that_does_not_know_the_lags_gives_no_credit():
     assert why_no_credit(replace(known, diagnostics={"stands_out": False}), 100)
 
 
+def test_what_rounding_leaves_of_a_sum_is_nothing() -> None:
+    numbers = np.random.default_rng(1)
+    profiles, contexts = numbers.standard_normal((7, 3)), numbers.standard_normal((400, 3))
+    found = credit_by_feature(contexts, np.full(400, 7), profiles)
+    assert not found["to_come"].any()
+
+
 @pytest.mark.parametrize("algorithm", ["ad_lasso", "sa_gd", "sw_mp", "ucb_mp", *repeats("anytime")])
 def test_where_credit_is_given_its_total_is_near_the_truth(algorithm):
     """At 250 rounds fits of 16 lags are off by factors of -645 to 16; these say nothing."""

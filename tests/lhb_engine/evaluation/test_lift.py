@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise, lift, of_past
+from lhb_engine.evaluation.lift import (
+    GroupSums,
+    Lift,
+    Narrowing,
+    are_drawn_otherwise,
+    lift,
+    of_past,
+)
 from lhb_engine.history import Floats
 from tests.examples import examples
 
@@ -97,13 +104,18 @@ def test_rounds_to_go_is_when_the_interval_has_shrunk_enough() -> None:
     agent, control = GroupSums.of(*made(1, 300, 1.0)), GroupSums.of(*made(2, 300, 1.0))
     rounds = agent.rounds + control.rounds
     result = found(agent, control, planned=10 * rounds)
-    to_go = result.rounds_to_go(0.1, rounds)
+    come, same = Narrowing(None, 1.0), Narrowing(0.5, 0.0)
+    to_go = result.rounds_to_go(0.1, rounds, come)
     then = (rounds + to_go) / rounds
     later = replace(result, standard_error=result.standard_error / np.sqrt(then), share=0.1 * then)
-    assert later.rounds_to_go(0.1, rounds + to_go) < 0.03 * (rounds + to_go)
-    assert result.rounds_to_go(0.2, rounds) < to_go
-    assert result.rounds_to_go(1e9, rounds) == 0.0
-    assert result.rounds_to_go(0.0, rounds) == np.inf
+    assert later.rounds_to_go(0.1, rounds + to_go, come) < 0.03 * (rounds + to_go)
+    assert result.rounds_to_go(0.2, rounds, come) < to_go
+    assert result.rounds_to_go(1e9, rounds, come) == 0.0
+    assert result.rounds_to_go(0.0, rounds, come) == np.inf
+    # half of the square is what units differ by: 0.7 of the error stays
+    assert result.rounds_to_go(0.1, rounds, same) == np.inf
+    less = result.rounds_to_go(0.3, rounds, come)
+    assert less < result.rounds_to_go(0.3, rounds, same) < np.inf
 
 
 def test_the_variance_of_a_mean_counts_one_trajectory_less() -> None:

@@ -37,7 +37,8 @@ async def test_lift_is_the_difference_of_the_groups_with_its_interval(serve: Ser
         session = await client.create(holdout=HOLDOUT)
         none = await client.read(f"/v1/sessions/{session}/lift")
         assert none["lift"] is None
-        assert "30 are needed" in none["reason"]
+        assert "30 are needed, which takes about 75 in all" in none["reason"]
+        assert none["rounds_to_go"] is None  # none of the same trajectories decide
         earned = await visits(client, session, 0.5)
         found = await client.read(f"/v1/sessions/{session}/lift?effect=0.01")
         for name, (n, mean) in earned.items():
@@ -48,7 +49,7 @@ async def test_lift_is_the_difference_of_the_groups_with_its_interval(serve: Ser
         assert lift["difference"] == pytest.approx(difference)
         assert 0 < lift["low"] < 0.5 < lift["high"]
         assert lift["ratio_low"] < 1.5 < lift["ratio_high"]
-        assert found["rounds_to_go"] > 300
+        assert found["rounds_to_go"] is None  # how the error falls is not seen from one look
         assert none["verdict"] == f"Not known yet: {none['reason']}."
         assert found["verdict"].startswith("The agent earns more than control: +")
         assert found["groups_differ"] is None

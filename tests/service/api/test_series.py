@@ -30,8 +30,10 @@ async def test_bins_hold_means_of_all_trajectories(serve: Serve) -> None:
         assert [item["n_measured"] for item in found] == [1, 1, 1, 1, 0]
         assert {item["expected"] for item in found} == {None}
         assert {item["explored"] for item in found} == {1.0}  # uniform play
-        [last] = await read(client, session, rounds=3, bins=1)
-        assert (last["first_round"], last["last_round"], last["reward"]) == (3, 5, 6.0)
+        await client.decide(session, trajectory="b", forced_arm=0)
+        assert (await read(client, session, rounds=1))[0]["explored"] is None  # a choice of others
+        [last] = await read(client, session, rounds=4, bins=1)
+        assert (last["first_round"], last["last_round"], last["reward"]) == (3, 6, 6.0)
 
 
 async def test_a_span_counts_all_its_rounds(serve: Serve) -> None:

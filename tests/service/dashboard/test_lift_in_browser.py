@@ -52,7 +52,7 @@ def test_lift_is_drawn_with_its_band_and_a_tripped_guard_is_said(page: Page, url
         lift = client.session("compared").lift()["lift"]
     assert lift["high"] < 0
     assert said.startswith(f"{lift['difference']:.3g} a round against control")
-    assert "It is worse than control." in page.inner_text("main")
+    assert "The agent earns less than control: " in page.inner_text("main")
     page.get_by_text("guard tripped: control plays").wait_for()
     page.goto(url)
     page.get_by_text(f"{lift['difference']:.3g} over control").wait_for()

@@ -17,12 +17,12 @@ from unittest.mock import patch
 import numpy as np
 
 from lhb_engine.history import Floats
-from service.commands.out_of_turn import fit_now
 from service.commands.sessions import CreateSession
 from service.fits import job
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
+from service.fits.when_due import fit_now
 from service.rounds.kept_slots import KeepSlots
 from service.session.records import DecisionRow, MeasurementRow, SessionKey
 from service.session.slot_clock import Totals

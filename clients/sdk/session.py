@@ -385,7 +385,8 @@ class SessionOperations:
     ) -> SessionAnswer:
         """Rename or archive the session, change its mode, options or retention, or arm its guard.
 
-        Options may change that mean no new model, such as `memory`; what was learned stays.
+        Options may change that mean no new model, such as `memory`; what was learned stays. Those
+        that findings advise, such as `levels`, may, too: all rounds are fitted anew.
         `keep_rounds` and `keep_days` drop the rows of earlier rounds; None: no more go.
         """
         changes = {**without_none({"name": name, "archived": archived}), **settings}

@@ -166,19 +166,25 @@ class Anytime(Agent):
 
     def _evidence(self, past: Trajectory | None) -> tuple[Responses | None, Evidence | None]:
         """Return how responses differ, and what the rows of a trajectory's past know of its own."""
-        known = self.prediction
+        known = self._prediction_of_its_model
         own = None if known is None else Responses.of(known.own)
         if known is None or own is None:
             return None, None
         rows = self._rows_of(past)
         return own, None if rows is None else Evidence.of(rows, known, self.dim)
 
+    @property
+    def _prediction_of_its_model(self) -> Predictor | None:
+        """The prediction; None where options changed since its fit, and its columns are others."""
+        known = self.prediction
+        return known if known and len(known.effects) == sum(self.covariates.groups) else None
+
     def level(self, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
         """Return the mean and the error of the level that (7.27) has, given the last stretch.
 
         Errors are about the trajectory's own theta, where it has one.
         """
-        known, rows = self.prediction, self._rows_of(past)
+        known, rows = self._prediction_of_its_model, self._rows_of(past)
         if known is None or not self.options.levels or not known.noise > 0.0:
             return None
         if rows is None:

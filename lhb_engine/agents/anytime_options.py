@@ -48,11 +48,13 @@ class AnytimeOptions(Options):
         "Seasons of the rewards that have nothing to do with the arms. Each has a period in "
         "rounds of a trajectory, and a number of harmonics: 1 is a sine, more make a sharper "
         "shape.",
+        changeable="anew",
     )
     trend: bool = option(
         False,
         "Rewards may grow or fall by a constant amount a round of a trajectory, whatever is "
         "chosen.",
+        changeable="anew",
     )
 
     covariates: tuple[str, ...] = option(
@@ -68,6 +70,7 @@ class AnytimeOptions(Options):
         "Trajectories may have levels of their own: rewards of one lie above those of another"
         " in all rounds, whatever is chosen, as where learners differ. Needs dim times "
         "horizon to be at most 1000.",
+        changeable="anew",
     )
 
     own: bool = option(
@@ -75,6 +78,7 @@ class AnytimeOptions(Options):
         "Trajectories may have responses of their own: what works for one need not work for "
         "another. Decisions of a trajectory are by its own theta, which begins as everybody's. "
         "Fits look at the session's last 32 768 rounds at most.",
+        changeable="anew",
     )
 
     zero_start: bool = option(

@@ -7,7 +7,7 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -62,9 +62,13 @@ class Choice(NamedTuple):
     explored: bool  # the arm was not chosen by the installed direction alone
 
 
-def option(default: Any, description: str, *, changeable: bool = False) -> Any:
-    """Declare an option; a `changeable` one may change in a session, as it means no new model."""
-    about = {"description": description, **({"changeable": True} if changeable else {})}
+def option(default: Any, description: str, *, changeable: bool | Literal["anew"] = False) -> Any:
+    """Declare an option.
+
+    A `changeable` one may change in a session, as it means no new model; one that means another,
+    "anew", where all rows are there: the next fit begins from nothing.
+    """
+    about = {"description": description, **({"changeable": changeable} if changeable else {})}
     if isinstance(default, list):
         return field(default_factory=list, metadata=about)
     return field(default=default, metadata=about)
@@ -76,6 +80,12 @@ class Options:
 
     Subclasses check the values in `__post_init__` and raise `OptionError`.
     """
+
+    @property
+    def model(self) -> tuple[Any, ...]:
+        """The values that make it another model where they change."""
+        named = (one.name for one in fields(self) if one.metadata.get("changeable") == "anew")
+        return tuple(getattr(self, name) for name in named)
 
 
 class Agent:

@@ -38,7 +38,8 @@ def estimate_answer(
     """Return the members of `FitAnswer`; `is_in_use`: decisions are made by this estimate now."""
     estimate, manifest = record.values, record.inputs
     if estimate.get("effects"):
-        estimate["effects"]["groups"] = list(build_agent(session, None).covariates.labels)
+        then = session.at_revision(manifest["revision"])
+        estimate["effects"]["groups"] = list(build_agent(then, None).covariates.labels)
     if estimate.get("levels"):  # what rounds of one level have in common lasts no longer than it
         found = {**estimate["diagnostics"], "autocorrelation": 0.0}
         found["intraclass_correlation"] = estimate["diagnostics"]["autocorrelation"]

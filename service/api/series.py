@@ -117,7 +117,9 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | No
     estimate = record.values
     weights = Estimate.from_json(estimate).pays
     paying = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))  # lags beyond do not
-    return {**estimate, "lag_weights": weights[: 1 + max(paying, default=0)]}
+    then = session.at_revision(record.inputs["revision"])
+    paid = {"lag_weights": weights[: 1 + max(paying, default=0)]}
+    return {**estimate, **paid, "told": build_agent(then, None).covariates}
 
 
 def _measured(
@@ -133,7 +135,7 @@ def _measured(
     window = FitWindow(1, first, last, n_lags, last)
     past = timeline_of(session).past(reader, session, window, None, takes_kept=True)
     history = past.measured() if estimate is None else past.whole()
-    told = build_agent(session, None).covariates
+    told = Covariates() if estimate is None else estimate["told"]
     history = told.told(history)
     none = np.zeros(0, np.int64)
     found = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]

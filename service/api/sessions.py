@@ -144,7 +144,8 @@ async def patch_session(session_id: str, request: Request) -> Response:
     An archived session takes no decisions and no rewards. In `mode` "shadow" the caller plays its
     own arm, `forced_arm`, and the agent's choice is logged beside it; "live" lets the agent play.
     `options` that mean no new model may change (`changeable` in /v1/algorithms), and so may
-    `reward_wait_seconds`. What was learned stays.
+    `reward_wait_seconds`. What was learned stays. Those that are `changeable` "anew" have all
+    rounds fitted anew.
     `guard` "armed" lets the agent play again where its guard has tripped, in a new comparison.
     """
     service = service_of(request)

@@ -1,7 +1,8 @@
 """The command that changes a session: its name, its archive, its mode, and options of its agent.
 
-An option may change if it means no new model: what was learned stays, and so do all rounds. The
-session keeps the options that it had before, for replay (`service.session.option_changes`).
+All rounds stay. What was learned does, too, where an option means no new model; one that means
+another has all rounds fitted anew, and the estimate in use decides until then. The session keeps
+the options that it had before, for replay (`service.session.option_changes`).
 """
 
 from dataclasses import dataclass, fields, replace
@@ -12,9 +13,10 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent, find_session, refuse_id_as_name
 from service.fits.cost import refuse_costly
-from service.fits.when_due import reopen_schedule, wait_longer
+from service.fits.when_due import fit_anew_by_options, reopen_schedule, wait_longer
 from service.rounds.timeline import timeline_of
 from service.session.covariates import refuse_unmeasured
+from service.session.estimate_in_use import model_of
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_dropped
@@ -66,7 +68,7 @@ class ChangeSession(SessionCommand[SessionRow]):
     def _with_options(self, session: SessionRow) -> SessionRow:
         """Return the session with the options that it will have, which are checked.
 
-        Raises 422 bad_option for an option that makes another model, or has no such value; 409
+        Raises 422 bad_option for an option that may not change, or has no such value; 409
         limit_reached after too many changes.
         """
         new_options = self.changes.get("options", {})
@@ -96,6 +98,10 @@ def _new_schedule(uow: UnitOfWork, session: SessionRow, before: SessionRow, agen
     if session.options != before.options:
         session.changes = session.changes.with_one(session.n_rounds, before.options)
         reopen_schedule(uow, session, agent)
+    if model_of(session) != model_of(before):
+        uow.pending.dropped_sums.append(session.key)
+        given_up, session.schedule.waiting = session.schedule.waiting, []
+        fit_anew_by_options(uow, session, given_up)
     more = session.reward_wait_seconds - before.reward_wait_seconds
     if more:
         wait_longer(uow, session, more)

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.beginning import beginning
-from service.fits.when_due import start_next, wait_for_turn
+from service.fits.when_due import fit_now, start_next
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionKey, SessionRow
-from service.session.schedule_records import Asked, DueFit, DueReason
+from service.session.schedule_records import Asked, DueFit
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -35,24 +35,6 @@ def pending(session: SessionRow) -> DueFit | None:
     """Return a fit that is due, or None."""
     schedule = session.schedule
     return schedule.current or next(iter(schedule.waiting), None)
-
-
-def fit_now(
-    uow: UnitOfWork, session: SessionRow, agent: Agent, reason: DueReason, now: float
-) -> bool:
-    """Make a fit of all rounds so far due, and return whether the algorithm has such fits.
-
-    A window that ends with the last round, and waits for rewards, is this fit.
-    """
-    window = agent.fit_now(timeline_of(session).n_begun(session))
-    if window is None:
-        return False
-    schedule = session.schedule
-    schedule.open = [one for one in schedule.open if one.window.due != window.due]
-    wait_for_turn(session, window, reason, now)
-    start_next(uow, session, now)
-    uow.save(session)
-    return True
 
 
 def fit_anew(uow: UnitOfWork, session: SessionRow) -> None:
@@ -112,7 +94,7 @@ class AskFit(SessionCommand[AskedFit]):
             return False
         if closing_of(session).is_by_time:
             return True  # time may have closed rounds
-        if beginning(uow.stored, session).is_new:
+        if beginning(uow.stored, session, session.revision).is_new:
             return True
         last = uow.stored.estimate(session.key, session.n_estimates)
         is_done = last is not None and last.status != "failed"

@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.commands.corrections import no_such_reward, refuse_corrections, refuse_used
-from service.commands.out_of_turn import fit_now, is_stale
+from service.commands.out_of_turn import is_stale
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.when_due import after_measurement, begin_rounds, is_between_boundaries
+from service.fits.when_due import (
+    after_measurement,
+    begin_rounds,
+    fit_now,
+    is_between_boundaries,
+)
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import field_of_rounds, of_trajectory, refuse_given_up

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
-from service.commands.out_of_turn import fit_now, is_stale
+from service.commands.out_of_turn import is_stale
 from service.commands.sessions import find_session, refuse_archived
+from service.fits.when_due import fit_now
 from service.rounds.retention import refuse_dropped
 from service.rounds.reward_rounds import no_event
 from service.rounds.timeline import timeline_of

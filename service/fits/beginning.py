@@ -32,17 +32,17 @@ def estimate_in_use(reader: Reader, session: SessionRow) -> EstimateInUse:
     record = reader.installed(session)
     if record is None:
         return EstimateInUse()
-    return EstimateInUse().after(record.number, record.inputs, has_direction=True)
+    return EstimateInUse().after(session, record.number, record.inputs, has_direction=True)
 
 
-def beginning(reader: Reader, session: SessionRow) -> Beginning:
-    """Return what the session's next fit begins from.
+def beginning(reader: Reader, session: SessionRow, revision: int) -> Beginning:
+    """Return what the session's next fit begins from, which has a revision of its options.
 
     Where rows are dropped, and the sums are not of the estimate in use, it begins from that: from
     nothing, it could not tell which rows count.
     """
     in_use, n_now = estimate_in_use(reader, session), session.n_erased_rows
-    if not in_use.is_left(n_now):
+    if not in_use.is_left(session, {"n_erased": n_now, "revision": revision}):
         return Beginning(in_use.measured, n_now, is_new=False)
     place = reader.sums_place(session.key) if has_only_sums(session) else None
     if has_only_sums(session) and (place is None or place.estimate != in_use.number):

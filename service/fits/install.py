@@ -6,8 +6,9 @@ from lhb_engine.estimate import Estimate
 from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
 from service.fits.record import record_fit
-from service.fits.when_due import start_next
+from service.fits.when_due import fit_anew_by_options, start_next
 from service.rounds.kept_slots import keep_settled
+from service.session.estimate_in_use import model_of
 from service.session.records import SessionKey, SessionRow
 from service.session.schedule_records import DueFit
 from service.writer.agent_cache import Agents
@@ -40,7 +41,8 @@ class FinishFit(SessionCommand[str | None]):
     def __call__(self, uow: UnitOfWork) -> str | None:
         """Return the recorded status; None if the session's running fit is another one by now.
 
-        Somebody may have been erased while the fit ran. Then the fit runs again.
+        Somebody may have been erased while the fit ran. Then the fit runs again. Or options changed
+        that mean another model. Then one with them does.
         """
         session = uow.session(self.key)
         if session is None or session.fit_due != self.due:
@@ -49,7 +51,10 @@ class FinishFit(SessionCommand[str | None]):
         due = session.schedule.current
         assert due is not None
         session.schedule.current = None
-        if self.fitted.n_erased not in (None, session.n_erased_rows):
+        if model_of(session, due.known.revision) != model_of(session):
+            fit_anew_by_options(uow, session, [due])
+            status = None
+        elif self.fitted.n_erased not in (None, session.n_erased_rows):
             session.schedule.waiting.append(due)
             status = None
         elif self.fitted.estimate is None:
@@ -73,7 +78,7 @@ class FinishFit(SessionCommand[str | None]):
     def _install(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
         assert self.fitted.estimate is not None
         estimate = Estimate.from_json(self.fitted.estimate)
-        begun = beginning(uow.stored, session)
+        begun = beginning(uow.stored, session, due.known.revision)
         agent = (self.agents.anew if begun.is_new else self.agents.get)(uow, session)
         agent.install(estimate)
         parent, has_direction = session.estimate, estimate.theta is not None

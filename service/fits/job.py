@@ -66,8 +66,8 @@ def _run_fit(
             return None
         current = session.schedule.current
         assert current is not None
+        begun = beginning(reader, session, current.known.revision)
         session = session.at_revision(current.known.revision)
-        begun = beginning(reader, session)
         agent = begun.agent(reader, session)
         given = session, agent, current.window, current.known, begun.measured
         found = read_fit(reader, *given, takes_kept=True, sums=sums)

@@ -18,6 +18,7 @@ from service.rounds.retention import count_complete
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionKey, SessionRow
 from service.session.schedule_records import DueFit, DueReason, OpenWindow, Watermark
+from service.writer.agent_cache import build_agent
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
@@ -129,6 +130,36 @@ def wait_for_turn(session: SessionRow, window: FitWindow, reason: DueReason, now
     known = Watermark(n, session.n_rounds, closed_at, revision)
     session.schedule.waiting.append(DueFit(window, known, reason, now))
     session.schedule.seen = session.n_measurements
+
+
+def fit_now(
+    uow: UnitOfWork, session: SessionRow, agent: Agent, reason: DueReason, now: float
+) -> bool:
+    """Make a fit of all rounds so far due, and return whether the algorithm has such fits.
+
+    A window that ends with the last round, and waits for rewards, is this fit.
+    """
+    window = agent.fit_now(timeline_of(session).n_begun(session))
+    if window is None:
+        return False
+    schedule = session.schedule
+    schedule.open = [one for one in schedule.open if one.window.due != window.due]
+    wait_for_turn(session, window, reason, now)
+    start_next(uow, session, now)
+    uow.save(session)
+    return True
+
+
+def fit_anew_by_options(uow: UnitOfWork, session: SessionRow, given_up: list[DueFit]) -> None:
+    """Make a fit of all rounds due, in place of due ones whose options mean another model.
+
+    One that runs is given up when it ends.
+    """
+    for due in given_up:
+        record_fit(uow, session, due, "skipped", "its options have changed since")
+    is_free = session.schedule.current is None and session.archived_at is None
+    if is_free and session.n_measurements:
+        fit_now(uow, session, build_agent(session, None), "asked", uow.now)
 
 
 def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:

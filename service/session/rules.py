@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.base.problems import Problem, ProblemCode
+from service.session.estimate_in_use import model_of
 from service.session.records import SessionRow
 
 Kind = type[Agent]
@@ -145,6 +146,9 @@ def check_dropped(session: SessionRow, changed: SessionRow) -> None:
     if has_only_sums(session) and is_by_time and waits_longer:
         detail = "rows of closed rounds are dropped, and a longer wait would open some again"
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
+    if session.dropped_to and model_of(changed) != model_of(session):
+        detail = f"rounds up to position {session.dropped_to} are dropped: no fit can learn anew"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "options")
     before, after = looks_back(session), looks_back(changed)
     if not session.dropped_to or before == after:
         return

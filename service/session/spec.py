@@ -79,7 +79,7 @@ class SessionSpec:
     options: Options = setting(
         {},
         "options of the algorithm",
-        changeable="options that mean no new model; others stay as they are",
+        changeable="options that are `changeable` in /v1/algorithms; others stay as they are",
         copyable="options of the algorithm, all of them",
     )
     reward_mode: RewardMode = setting("single")

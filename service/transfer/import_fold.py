@@ -170,7 +170,7 @@ class ImportFold:
         found, status, manifest = record["estimate"], record["status"], record["manifest"]
         check((found is None) == (status in ("failed", "skipped")), "estimate", "not as its status")
         if found is not None:
-            self._check_estimate(found, status)
+            self._check_estimate(found, status, manifest.get("revision", 0))
         parent = self._fits.in_use.number
         if self._fits.add(manifest, status, found):
             self._direction = None if found["theta"] is None else Estimate.from_json(found)
@@ -186,8 +186,8 @@ class ImportFold:
             values[name] = None if record[name] is None else json.dumps(record[name])
         return EstimateRow(*NO_OWNER, **{**record, **values})
 
-    def _check_estimate(self, found: dict[str, Any], status: str) -> None:
-        """Check the sizes of an estimate."""
+    def _check_estimate(self, found: dict[str, Any], status: str, revision: int) -> None:
+        """Check the sizes of an estimate of a fit with these options."""
         theta, dim, n_lags = found["theta"], self.session.dim, len(found["lag_weights"])
         check(found["status"] == status, "estimate.status", "not as the record's")
         check((theta is None) == (status != "ok"), "estimate.theta", "not as its status")
@@ -199,7 +199,7 @@ class ImportFold:
         drawn = found.get("candidates")
         fits = drawn is None or (len(drawn) > 0 and {len(one) for one in drawn} == {dim})
         check(fits, "estimate.candidates", "not of this dim")
-        groups = self.agent.covariates.groups
+        groups = build_agent(self.session.at_revision(revision), None).covariates.groups
         sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
         fits = sizes == [sum(groups), len(groups), len(groups)]
         check(fits, "estimate.effects", "not those of the session's covariates")

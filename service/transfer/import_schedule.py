@@ -149,7 +149,8 @@ class Fits:
             return False
         self.n_found += 1
         before, number = self.in_use, session.n_estimates
-        self.in_use = before.after(number, manifest, has_direction=found["theta"] is not None)
+        has_direction = found["theta"] is not None
+        self.in_use = before.after(session, number, manifest, has_direction=has_direction)
         session.model_version, session.estimate = self.in_use.model_version, self.in_use.number
         if self.in_use == before:
             return False

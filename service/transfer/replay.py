@@ -83,13 +83,13 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         if record.estimate is None:
             continue
         stored, manifest = Estimate.from_json(record.values), record.inputs
-        if in_use.is_left(manifest.get("n_erased", 0)):
+        if in_use.is_left(session, manifest):
             agent, in_use = build_agent(session, None), replace(in_use, measured=None)
         if not agent.learns_within_epoch:
             _refit(reader, session, agent, record, in_use.measured, stored, replay, gaps)
         agent.install(stored)
         has_direction = stored.theta is not None
-        in_use = in_use.after(record.number, manifest, has_direction=has_direction)
+        in_use = in_use.after(session, record.number, manifest, has_direction=has_direction)
         states[record.model_version] = agent.state()
     agents = _Agents(session, states)
     last = 0

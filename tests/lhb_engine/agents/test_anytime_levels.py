@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import OptionError, make_agent
+from lhb_engine.agents.anytime import Anytime
 from lhb_engine.history import FitWindow, History
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate_users
@@ -55,6 +56,17 @@ def test_levels_far_apart_hide_nothing(kind):
     assert (intervals[:, 0] < THETA + 0.02).all()
     assert (intervals[:, 1] > THETA - 0.02).all()
     assert agent().fit(past).levels is None
+
+
+def test_no_level_is_said_by_a_prediction_with_other_columns():
+    """Options changed, and no fit with them is done: there is one effect, and no covariate."""
+    past, _ = levelled("short")
+    known = agent(levels=True, trend=True)
+    known.install(known.fit(past))
+    part = next(iter(past.trajectories.values()))
+    assert known.level(part, SPREAD) is not None
+    options = make_agent("anytime", dim=DIM, horizon=HORIZON, levels=True).options
+    assert Anytime.from_state(DIM, HORIZON, options, known.state()).level(part, SPREAD) is None
 
 
 def test_where_levels_do_not_differ_nothing_is_lost():

@@ -137,12 +137,12 @@ def test_the_next_decision_of_a_batch_has_the_new_options(harness: ServiceHarnes
         assert decision.propensity == propensity
 
 
-def test_what_means_another_model_is_refused(harness: ServiceHarness) -> None:
+def test_what_may_not_change_is_refused(harness: ServiceHarness) -> None:
     harness.create(algorithm="anytime", options={"trend": True})
     before = harness.session
     for changes, field in (
         ({"options": {"signed": True}}, "options.signed"),
-        ({"options": {"trend": False}}, "options.trend"),
+        ({"options": {"zero_start": False}}, "options.zero_start"),
         ({"options": {"nothing": 1}}, "options.nothing"),
         ({"options": {"memory": 3}}, "options.memory"),
         ({"options": {"epsilon": "much"}, "name": "x"}, "options.epsilon"),

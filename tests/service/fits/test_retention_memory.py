@@ -128,6 +128,8 @@ def test_a_memory_that_reaches_further_is_refused(
         told = refused("bad_option", harness.run, change)
         assert told.field == "options.memory"
         assert f"up to position {session.dropped_to} are dropped" in told.detail
+    change = ChangeSession(session.key, {"options": {"trend": True}})  # learns all anew
+    assert refused("bad_option", harness.run, change).field == "options"
     longest = {"options": {"memory": session.n_rounds - session.dropped_to}}
     harness.run(ChangeSession(session.key, longest))
     refused("round_dropped", harness.reward, 1.0, event_id="~1")

@@ -85,7 +85,7 @@ def decision_parts(fields: DecisionBody, contexts: Floats | NamedContexts | None
 
 def made_decision(service: Service, tenant: str, session_id: str, parts: DecisionParts) -> Decide:
     """Make the command of a decision; more arms than this server takes are 422 out_of_range."""
-    if parts[1] is not None:
+    if parts[1] is not None and service.limits.arms:
         service.limits.refuse_arms(len(parts[1]))
     return Decide((tenant, session_id), service.agents, service.limits, *parts)
 

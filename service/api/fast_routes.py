@@ -14,10 +14,9 @@ from service.api.runtime import Service
 
 Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
 BATCH_ROUTE = "/v1/batch"
-SESSIONS = "/v1/sessions/"
 HANDLERS: dict[str, tuple[Handler, str]] = {
-    "/decisions": (decisions.decide, "/v1/sessions/{session_id}/decisions"),
-    "/rewards": (rewards.receive, "/v1/sessions/{session_id}/rewards"),
+    "decisions": (decisions.decide, "/v1/sessions/{session_id}/decisions"),
+    "rewards": (rewards.receive, "/v1/sessions/{session_id}/rewards"),
 }
 
 
@@ -28,9 +27,7 @@ def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
     path = scope["path"]
     if path == BATCH_ROUTE:
         return batch.run_batch, BATCH_ROUTE, ""
-    end = path.rfind("/")
-    entry = HANDLERS.get(path[end:])
-    if entry is None or end < len(SESSIONS) or not path.startswith(SESSIONS):
+    parts = path.split("/")
+    if len(parts) != 5 or parts[2] != "sessions" or parts[1] != "v1" or parts[4] not in HANDLERS:
         return None
-    session_id = path[len(SESSIONS) : end]
-    return None if "/" in session_id else (entry[0], entry[1], session_id)
+    return *HANDLERS[parts[4]], parts[3]

@@ -23,16 +23,18 @@ def numbers_of(
             )
             raise Problem(ProblemCode.INVALID, detail, "contexts")
         return session.names.encode(contexts, session.dim)
+    names = session.names
     if contexts is None:
-        return None, session.names
-    width, given = contexts.shape[1], session.dim - len(session.names.worked_out)
+        return None, names
+    worked_out = names.worked_out
+    width, given = contexts.shape[1], session.dim - len(worked_out)
     if width != given:
-        shown = session.names.shown()
+        shown = names.shown()
         named = f" ({shown})" if shown else ""
         less = " without those that it works out" if given < session.dim else ""
         detail = f"a context of this session has {given} numbers{less}{named}, not {width}"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
-    return session.names.whole(contexts), session.names
+    return names.whole(contexts) if worked_out else contexts, names
 
 
 def arms_of(session: SessionRow, n_arms: int) -> tuple[str, ...] | None:

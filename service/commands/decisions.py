@@ -186,7 +186,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         session.count_decision(trajectory, at)
         begun = timeline.begun_by(session.n_rounds, at)
-        if timeline.is_measured(trajectory, begun):
+        if trajectory.own is not None and timeline.is_measured(trajectory, begun):
             trajectory.own = None
         round = trajectory.n_rounds
         arm, scores, propensity, explored, context = None, b"", None, False, b""
@@ -237,7 +237,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         count(uow.effects.n_decisions, session.tenant)
         uow.count(session)
         uow.save_trajectory(trajectory)
-        begin_rounds(uow, session, agent, begun, max(uow.now, at))
+        begin_rounds(uow, session, timeline, agent, begun, max(uow.now, at))
         return decision
 
 

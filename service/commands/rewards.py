@@ -162,7 +162,7 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
         after_measurement(uow, session, positions, now)
         begun = timeline.begun_with(session, max(new.last_round for _, new in planned))
         if begun > timeline.n_begun(session):
-            begin_rounds(uow, session, agents.get(uow, session), begun, uow.now)
+            begin_rounds(uow, session, timeline, agents.get(uow, session), begun, uow.now)
         if is_stale(session):
             fit_now(uow, session, agents.get(uow, session), "stale", now)
 

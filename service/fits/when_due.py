@@ -15,7 +15,7 @@ from service.fits.cost import session_cost
 from service.fits.record import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
-from service.rounds.timeline import timeline_of
+from service.rounds.timeline import Timeline, timeline_of
 from service.session.records import SessionKey, SessionRow
 from service.session.schedule_records import DueFit, DueReason, OpenWindow, Watermark
 from service.writer.agent_cache import build_agent
@@ -45,17 +45,17 @@ def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> 
     return True
 
 
-def begin_rounds(uow: UnitOfWork, session: SessionRow, agent: Agent, n: int, at: float) -> None:
+def begin_rounds(
+    uow: UnitOfWork, session: SessionRow, timeline: Timeline, agent: Agent, n: int, at: float
+) -> None:
     """Update the schedule once `n` rounds of the session have begun, if any of them is new.
 
     At a boundary the next window is opened. A window past its boundary becomes overdue
     `reward_wait_seconds` after the first sign of a later round: a decision in it, or the total of
     a slot before it. The session's counters include the decision.
     """
-    timeline, windows = timeline_of(session), session.schedule.open
-    if not timeline.begin(uow, session, n):
-        return
-    if not windows or n < windows[0].window.due:
+    windows = session.schedule.open
+    if not timeline.begin(uow, session, n) or not windows or n < windows[0].window.due:
         return
     for window in windows:
         if window.overdue_at is None and n > window.window.due:

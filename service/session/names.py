@@ -135,8 +135,6 @@ class Names:
     def whole(self, given: Floats) -> Floats:
         """Return contexts that are lists with the columns that are worked out, (K, dim)."""
         columns = self.worked_out
-        if not columns:
-            return given
         return self._multiplied(np.insert(given, [columns.start] * len(columns), 0.0, axis=1))
 
     def _multiplied(self, numbers: Floats) -> Floats:

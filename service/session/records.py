@@ -105,7 +105,8 @@ class SessionState:
         trajectory.n_decisions += 1
         trajectory.n_rounds += 1
         self.n_rounds += 1
-        trajectory.last_at = max(at, trajectory.last_at)
+        if at > trajectory.last_at:
+            trajectory.last_at = at
 
     def count_value(self, trajectory: "TrajectoryRow", last: int) -> None:
         """Count a value of a trajectory, of rounds up to `last`."""

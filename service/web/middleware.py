@@ -144,22 +144,20 @@ class Middleware:
         if (hot is None or not is_id(hot[2])) and is_by_name(scope):
             await replace_name(self.service, scope["lhb.tenant"], scope)
             hot = find_handler(scope)
-        if scope["method"] == "HEAD":
-            await self._head(scope, body.receive, answer)
-            return
         if hot is None:
-            await self._app(scope, body.receive, answer)
+            serve = self._head if scope["method"] == "HEAD" else self._app
+            await serve(scope, body.receive, answer)
             return
         handler, scope["lhb.route"], session_id = hot
-        access = scope["lhb.access"]
+        access, service = scope["lhb.access"], self.service
         if access.rank < ADMIN:
             refuse_role(access.rank, "POST", scope["lhb.route"])
-        if self.service.full_tenants:
-            refuse_full(self.service, access.tenant)
+        if service.full_tenants:
+            refuse_full(service, access.tenant)
         if scope["query_string"]:
             refuse_parameters(scope)
         content = await body.read()
-        status, content = await handler(self.service, access.tenant, session_id, content)
+        status, content = await handler(service, access.tenant, session_id, content)
         connection = scope.get("lhb.connection")
         if connection is None or not connection.answer_at_once(
             scope, status, HOT_HEADERS, scope["lhb.request_id"], content
@@ -179,9 +177,10 @@ class Middleware:
         self._metrics.observe_request(scope, status, seconds)
         if self._tracing is not None and span is not None:
             self._tracing.end(span, scope, status)
-        if status >= 500 and "lhb.problem" in scope:
-            log_failure(scope["lhb.problem"], **self._request(scope))
-        scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
+        if "lhb.problem" in scope:
+            if status >= 500:
+                log_failure(scope["lhb.problem"], **self._request(scope))
+            del scope["lhb.problem"]  # its traceback refers to the body, and this scope to it
         if self._log is not None:
             trace = scope.get("lhb.trace", NO_MORE)
             if b"traceparent" in headers:

@@ -35,9 +35,10 @@ class RequestBody:
         memory: "BodyMemory",
     ) -> None:
         self._scope, self._receive = scope, receive
-        self._is_import = scope["path"] == IMPORT_PATH
+        path = scope["path"]
+        self._is_import = path == IMPORT_PATH
         self._limit = settings.max_import_bytes if self._is_import else settings.max_body_bytes
-        if scope["path"] == MCP_PATH:  # it is parsed in the event loop
+        if path == MCP_PATH:  # it is parsed in the event loop
             self._limit = min(self._limit, MCP_BYTES)
         self._deadlines = deadlines
         self._memory = memory
@@ -60,10 +61,10 @@ class RequestBody:
         where a limit is exceeded.
         """
         connection = self._scope.get("lhb.connection")
-        whole = None if connection is None else connection.take_body(self._scope)
+        whole: bytes | None = connection and connection.take_body(self._scope)
         if whole is not None:
             self._count(whole, is_last=True)
-            return bytes(whole)
+            return whole
         chunks = []
         while not self.is_whole:
             message = await self.receive()

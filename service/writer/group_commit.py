@@ -214,12 +214,12 @@ class GroupCommit:
         Returns the outcomes of as many as it took, of the first at least. Cancelling the answer
         does not cancel the commands. What is begun, in `submit_all`, is not refused.
         """
-        tenant = commands[0].whose()
-        if self._queue.n_commands >= self._queue.most and not is_begun:
-            self._queue.refuse_more_than_a_share(tenant)
+        tenant, queue = commands[0].whose(), self._queue
+        if queue.n_commands >= queue.most and not is_begun:
+            queue.refuse_more_than_a_share(tenant)
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
-        self._queue.put(tenant, commands, answer)
+        queue.put(tenant, commands, answer)
         if self.on_submit is not None:
             self.on_submit(len(commands))
         if self._task is None:

@@ -151,90 +151,66 @@ UNIT = _record_of(
 VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])
 
 
-@with_config(ConfigDict(extra="forbid", strict=True))
-class Intervals(TypedDict):
-    """95% intervals of an estimate, each a lower and an upper bound, or of a lag weight None."""
-
-    theta: list[list[Number]]
-    lags: list[Count]
-    lag_weights: list[list[WideNumber] | None]
-    effects: NotRequired[list[list[WideNumber]]]
-    lag_profiles: NotRequired[list[list[list[WideNumber]]]]
-    lag_sums: NotRequired[list[Annotated[list[Bounds], Field(min_length=3, max_length=3)]]]
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))
-class Earned(TypedDict):
-    """What is earned a round, and its interval."""
-
-    value: WideNumber
-    low: WideNumber
-    high: WideNumber
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))
-class Gain(TypedDict):
-    """What choices earn a round by an estimate."""
-
-    over_chance: Earned
-    over_best_arm: Earned | None
-    still_to_gain: Earned
-    best_is_right: Annotated[float, Field(ge=0, le=1)]
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))
-class Totals(TypedDict):
-    """What an action pays in all by an estimate."""
-
-    values: list[WideNumber]
-    squares: list[list[WideNumber]]
-    unknown: list[list[Number]]
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))
-class Effects(TypedDict):
-    """What the covariates of an estimate do: one a column, and two a group."""
-
-    values: list[WideNumber]
-    included: list[Number]
-    share: list[Number]
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))
-class Own(TypedDict):
-    """How trajectories' responses differ."""
-
-    covariance: list[list[Number]]
-    noise: Annotated[WideNumber, Field(ge=0)]
-    spread: list[Number]
-    intervals: list[Bounds]
-    gain: WideNumber
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))
-class FittedForm(TypedDict):
-    """A form of the lag profiles that was fitted."""
-
-    profiles: list[list[WideNumber]]
-    effects: list[WideNumber]
-    autocorrelation: Annotated[float, Field(ge=0, lt=1)]
-    excess: WideNumber
-    variance: Annotated[WideNumber, Field(ge=0)]
-    over_none: NotRequired[WideNumber]
-    rests_until: NotRequired[Count]
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))
-class FoundByCheck(TypedDict):
-    """What a check of the model found."""
-
-    code: Code
-    message: Text
-    period: Number | None
-    features: list[Count]
-    lags: list[Count]
-
-
+# parts of an estimate, whose meaning `Estimate` says
+EARNED = _record("earned", value=WideNumber, low=WideNumber, high=WideNumber)
+FORM: Any = _record(
+    "form",
+    profiles=list[list[WideNumber]],
+    effects=list[WideNumber],
+    autocorrelation=Annotated[float, Field(ge=0, lt=1)],
+    excess=WideNumber,
+    variance=Annotated[WideNumber, Field(ge=0)],
+    over_none=NotRequired[WideNumber],
+    rests_until=NotRequired[Count],
+)
+PARTS_OF_ESTIMATE = {
+    "intervals": _record(
+        "intervals",
+        theta=list[list[Number]],
+        lags=list[Count],
+        lag_weights=list[list[WideNumber] | None],
+        effects=NotRequired[list[list[WideNumber]]],
+        lag_profiles=NotRequired[list[list[list[WideNumber]]]],
+        lag_sums=NotRequired[list[Annotated[list[Bounds], Field(min_length=3, max_length=3)]]],
+    ),
+    "gain": _record(
+        "gain",
+        over_chance=EARNED,
+        over_best_arm=EARNED | None,
+        still_to_gain=EARNED,
+        best_is_right=Annotated[float, Field(ge=0, le=1)],
+    ),
+    "totals": _record(
+        "totals",
+        values=list[WideNumber],
+        squares=list[list[WideNumber]],
+        unknown=list[list[Number]],
+    ),
+    "effects": _record(
+        "effects", values=list[WideNumber], included=list[Number], share=list[Number]
+    ),
+    "own": _record(
+        "own",
+        covariance=list[list[Number]],
+        noise=Annotated[WideNumber, Field(ge=0)],
+        spread=list[Number],
+        intervals=list[Bounds],
+        gain=WideNumber,
+    ),
+    "forms": dict[LagForm, FORM],
+    "form": LagForm,
+    "lag_profiles": list[list[WideNumber]],
+    "candidates": list[list[Number]],
+    **dict.fromkeys(("no_intervals", "no_gain", "no_totals"), Text),
+}
+FINDING: Any = _record(
+    "finding",
+    code=Code,
+    message=Text,
+    period=Number | None,
+    features=list[Count],
+    lags=list[Count],
+)
 # the object that `Estimate.to_json` returns; numbers that are only shown may be infinite or NaN
 _SHOWN = {float | None: AnyFloat, int: Count, str: Text}
 _estimate = {name: NotRequired[_SHOWN.get(h, h)] for name, h in get_type_hints(Estimate).items()}
@@ -249,19 +225,8 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "active_lags": NotRequired[list[Count]],
             "n_missing": NotRequired[int],
             "diagnostics": NotRequired[dict[Text, Diagnostic | dict[Text, Diagnostic]]],
-            "candidates": NotRequired[list[list[Number]] | None],
-            "intervals": NotRequired[Intervals | None],
-            "no_intervals": NotRequired[Text | None],
-            "gain": NotRequired[Gain | None],
-            "no_gain": NotRequired[Text | None],
-            "totals": NotRequired[Totals | None],
-            "no_totals": NotRequired[Text | None],
-            "effects": NotRequired[Effects | None],
-            "own": NotRequired[Own | None],
-            "form": NotRequired[LagForm | None],
-            "lag_profiles": NotRequired[list[list[WideNumber]] | None],
-            "forms": NotRequired[dict[LagForm, FittedForm] | None],
-            "findings": NotRequired[list[FoundByCheck]],
+            **{name: NotRequired[kind | None] for name, kind in PARTS_OF_ESTIMATE.items()},
+            "findings": NotRequired[list[FINDING]],
         },
     )
 )

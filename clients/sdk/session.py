@@ -273,7 +273,7 @@ class SessionOperations:
     @operation
     def estimate(self) -> Call[EstimateAnswer | NoEstimateAnswer]:
         """Return theta and the lag weights in use; {"status": "none"} before the first fit."""
-        return self._connection.call("GET", f"{self._path}/estimate")
+        return self._get("estimate")
 
     @operation
     def series(
@@ -295,15 +295,12 @@ class SessionOperations:
         trajectory : str, optional
             This one alone.
         """
-        params = {"rounds": rounds, "bins": bins, "by": by, "trajectory": trajectory}
-        params = without_none(params)
-        return self._connection.call("GET", f"{self._path}/series", params=params)
+        return self._get("series", rounds=rounds, bins=bins, by=by, trajectory=trajectory)
 
     @operation
     def credit_by_feature(self, *, rounds: int | None = None) -> Call[CreditByFeatureAnswer]:
         """Return what each feature earned at once, and later, in the session's last decisions."""
-        params = without_none({"rounds": rounds})
-        return self._connection.call("GET", f"{self._path}/credit/features", params=params)
+        return self._get("credit/features", rounds=rounds)
 
     @operation
     def credit_by_arm(
@@ -313,8 +310,7 @@ class SessionOperations:
 
         `bins` and `by` cut the decisions for the arms' `shares`, as in `series`.
         """
-        params = without_none({"rounds": rounds, "bins": bins, "by": by})
-        return self._connection.call("GET", f"{self._path}/credit/arms", params=params)
+        return self._get("credit/arms", rounds=rounds, bins=bins, by=by)
 
     @operation
     def lift(self, *, effect: float | None = None, adjust: bool | None = None) -> Call[LiftAnswer]:
@@ -327,13 +323,12 @@ class SessionOperations:
         adjust : bool, optional
             False leaves the model's prediction out, by default it takes variance away.
         """
-        params = without_none({"effect": effect, "adjust": adjust})
-        return self._connection.call("GET", f"{self._path}/lift", params=params)
+        return self._get("lift", effect=effect, adjust=adjust)
 
     @operation
     def shadow(self) -> Call[ShadowAnswer]:
         """Return how the agent's choices agree with those that its caller played."""
-        return self._connection.call("GET", f"{self._path}/shadow")
+        return self._get("shadow")
 
     @listing
     def estimates(self, *, limit: int | None = None) -> Listing[FitAnswer]:
@@ -359,7 +354,7 @@ class SessionOperations:
         NotFound
             404 unknown_trajectory: there is none, or it was erased.
         """
-        return self._connection.call("GET", f"{self._path}/trajectories/{in_path(key)}")
+        return self._get(f"trajectories/{in_path(key)}")
 
     @listing
     def rounds(
@@ -431,6 +426,10 @@ class SessionOperations:
         body = {**settings, **without_none({"name": name})}
         info: SessionAnswer = await self._connection.call("POST", f"{self._path}/copy", json=body)
         return type(self)(self._connection, info["id"], info)
+
+    def _get(self, resource: str, **params: Any) -> Call[Any]:
+        given = without_none(params)
+        return self._connection.call("GET", f"{self._path}/{resource}", params=given)
 
     def _list(self, resource: str, **params: Any) -> Listing[Any]:
         return Listing(f"{self._path}/{resource}", without_none(params), lambda item: item)

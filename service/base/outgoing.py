@@ -30,7 +30,8 @@ class NotReached(Exception):
 class Outgoing:
     """Sends requests; `networks`, separated by commas, are open although they are not public."""
 
-    def __init__(self, networks: str = "") -> None:
+    def __init__(self, networks: str = "", seconds: float = MOST_SECONDS) -> None:
+        self._seconds = seconds
         self._networks = [ip_network(part.strip()) for part in networks.split(",") if part.strip()]
 
     def check(self, url: str) -> httpx.URL:
@@ -54,7 +55,7 @@ class Outgoing:
         No redirect is followed, and no answer's body is read.
         """
         try:
-            async with asyncio.timeout(MOST_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 return await self._post(self.check(url), body, headers)
         except TimeoutError:
             raise NotReached("no answer in time") from None

@@ -26,8 +26,9 @@ NICENESS = 5  # parsing gives way to decisions
 class ParsingProcesses:
     """A pool of processes that starts with the first large text."""
 
-    def __init__(self) -> None:
-        self._processes = Processes(N_PROCESSES, os.nice, (NICENESS,), START_SECONDS)
+    def __init__(self, start_seconds: float = START_SECONDS) -> None:
+        self._start_seconds = start_seconds
+        self._processes = Processes(N_PROCESSES, os.nice, (NICENESS,), start_seconds)
         self._parsing = asyncio.Semaphore(N_PROCESSES)
         self._importing = asyncio.Semaphore(N_PROCESSES - 1)
         self._starting: asyncio.Task[object] | None = None
@@ -41,7 +42,7 @@ class ParsingProcesses:
         if not self._are_up and (self._starting is None or self._starting.done()):
             self._starting = asyncio.get_running_loop().create_task(self._start(functions))
         if self._are_up is None and self._starting is not None:
-            await asyncio.wait([self._starting], timeout=START_SECONDS)
+            await asyncio.wait([self._starting], timeout=self._start_seconds)
             self._are_up = self._are_up or False
         return bool(self._are_up)
 

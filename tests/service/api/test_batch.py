@@ -8,6 +8,7 @@ import pytest
 
 from service.commands.decisions import Decide
 from service.session.records import DecisionRow, SessionRow
+from service.transfer.parsing_processes import ParsingProcesses
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, problem
 
@@ -20,9 +21,8 @@ async def test_items_are_answered_one_by_one(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
     """A large batch is parsed by a process, and its answer is the same."""
-    monkeypatch.setattr("service.transfer.parsing_processes.START_SECONDS", 250.0)
     async with serve() as client:
-        parsing = client.service.parsing
+        parsing = client.service.parsing = ParsingProcesses(250.0)
         if is_large:
             client.service.parsed_here_bytes = 0
             parsed = AsyncMock(wraps=parsing.run_once_begun)

@@ -10,8 +10,7 @@ import pytest
 
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem
-from service.transfer import parsing_processes
-from service.transfer.parsing_processes import PARSED_HERE_BYTES
+from service.transfer.parsing_processes import PARSED_HERE_BYTES, ParsingProcesses
 from tests.service.conftest import Client, Serve, until
 
 pytestmark = pytest.mark.anyio
@@ -58,22 +57,20 @@ async def test_where_no_process_can_start_the_server_parses(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_first_large_body_waits_for_a_process(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_first_large_body_waits_for_a_process(serve: Serve) -> None:
     """Parsed by the server it would stop everybody while processes start."""
-    monkeypatch.setattr(parsing_processes, "START_SECONDS", 250.0)
     async with serve() as client:
+        client.service.parsing = ParsingProcesses(250.0)
         assert await client.service.parsed("", parser, LARGE) != os.getpid()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_body_that_a_frozen_process_does_not_begin_is_parsed_by_the_server(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
 ) -> None:
-    monkeypatch.setattr(parsing_processes, "START_SECONDS", 10.0)
     async with serve() as client:
+        client.service.parsing = ParsingProcesses(10.0)
         frozen = await process_of(client)
         for process in multiprocessing.active_children():
             if process.name == "pebble_pool_worker" and process.pid is not None:

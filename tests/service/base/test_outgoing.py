@@ -154,12 +154,11 @@ async def test_redirects_are_not_followed_and_answers_not_read() -> None:
     assert len(seen) == 1
 
 
-async def test_a_receiver_that_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "MOST_SECONDS", 0.1)
+async def test_a_receiver_that_says_nothing_is_left() -> None:
     async with receiver(b"", []) as _, await asyncio.start_server(hold, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NotReached, match="in time"):
-            await Outgoing("127.0.0.1").post(f"http://127.0.0.1:{port}/", b"x", {})
+            await Outgoing("127.0.0.1", 0.1).post(f"http://127.0.0.1:{port}/", b"x", {})
 
 
 async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

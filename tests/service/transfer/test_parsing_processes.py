@@ -7,7 +7,6 @@ import signal
 import pytest
 
 from service.base.problems import Problem
-from service.transfer import parsing_processes
 from service.transfer.parsing_processes import ParsingProcesses
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -18,9 +17,8 @@ def die(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-async def test_frozen_and_dying_processes_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing_processes, "START_SECONDS", 25.0)
-    parsing = ParsingProcesses()
+async def test_frozen_and_dying_processes_are_replaced() -> None:
+    parsing = ParsingProcesses(25.0)
     try:
         first = await parsing.run(os.getpid)
         for process in multiprocessing.active_children():

@@ -3,11 +3,13 @@
 Rows stand in the order of decisions. A value's row has the position of its decision. A sum, and a
 default, has that of the decision that closes its round: the trajectory's next one, or the one after
 the window. So what a row is, and where it stands, depends on the stored rows alone. Values may come
-for a round at any time. Therefore only rows before the latest 32 768 are settled, and a value for
-one of these makes the next fit add all rows anew; where rows are dropped, it is refused.
+for a round at any time. Therefore only rows before the latest 32 768 are settled, of rounds older
+than the wait, and a value for one of these makes the next fit add all rows anew; where rows are
+dropped, it is refused.
 """
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Ints, Measurements, Trajectory
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision
-from service.rounds.retention import changed_in_time
+from service.rounds.retention import changed_in_time, last_before, times_of
 from service.rounds.stored_rows import NONE, Rows, stored_measurements, stored_rounds
 from service.rounds.told import with_covariates
 from service.session.records import KeptSumsRow, SessionRow
@@ -51,7 +53,7 @@ class PastByTime(PastByDecision):
         """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
         assert self._known is not None
         given = self._reader, self._session, since, self._known
-        return changed_in_time(*given, since.last_round - LATEST)
+        return changed_in_time(*given, since.n_settled)
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
@@ -62,13 +64,30 @@ class PastByTime(PastByDecision):
         ranges = [(name, 1, FOR_EVER) for name in sorted(self._spans(1))]
         history = self._of_ranges(ranges, (0, self._n_positions))
         whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
-        return replace(history, trajectories=whole)
+        history = replace(history, trajectories=whole)
+        if history.measures_latest(LATEST):
+            return history
+        return replace(history, measured=self._open_from)
 
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
         """Build the history of a fit that has sums of the rows up to a position."""
         later = self._with_levels(self._after(n_settled, self._n_positions), stretches)
-        ranges = self._needed(later, self._spans(self.settled_round + 1))
-        return self._of_ranges(ranges, (n_settled, self._n_positions))
+        latest, place = self._spans(self.settled_round + 1), (n_settled, self._n_positions)
+        history = self._of_ranges(self._needed(later, latest), place)
+        if history.measures_latest(LATEST):
+            return history
+        before = self._after(max(0, self._open_from - LATEST), self._open_from)
+        history = self._of_ranges(self._needed([*later, before], latest), place)
+        return replace(history, measured=self._open_from)
+
+    @cached_property
+    def _open_from(self) -> int:
+        """The position from which on decisions came too late to close a round.
+
+        Where hardly any of the latest rounds is closed, the latest rows are those before it.
+        """
+        at = times_of(self._reader, self._session)
+        return last_before(at, self._closed_at, 0, self._window.last) + 1
 
     def _after(self, after: int, until: int) -> Rows:
         """Return the rounds that close, or begin, at the positions of a range, and spans in it."""
@@ -105,7 +124,8 @@ class PastByTime(PastByDecision):
         parts: dict[str, Trajectory] = {}
         positions: dict[str, Ints] = {}
         asked = iter(ranges)
-        unsettled = self.settled_round + 1
+        place = session.key, after + 1, min(until, self.settled_round)
+        unsettled = reader.first_began_after(*place, self._closed_at)  # its value may still come
         rounds = reader.rounds_in(session.key, ranges, window.last)
         for name, (start, contexts, begun) in stored_rounds(rounds, session, self._voids):
             first, end = next(one[1:] for one in asked if one[0] == name and one[2] >= start)

@@ -78,8 +78,16 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     to = min(to, n - (session.keep_rounds or LATEST), lift.decided)
     if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
         return None
-    until = now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
-    to = _last_before(times_of(reader, session), until, session.dropped_to, to)
+    until, at = (
+        now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS),
+        times_of(reader, session),
+    )
+    to = last_before(at, until, session.dropped_to, to)
+    if (
+        place is not None and closing_of(session).is_by_time
+    ):  # a fit looks at the latest closed ones
+        closed_at = now - session.reward_wait_seconds
+        to = min(to, last_before(at, closed_at, session.dropped_to, n) - LATEST)
     n_settled = FOR_EVER if place is None else place.n_settled
     to = min(to, n_settled, _oldest(reader, session, n_settled, lift) - 1)
     if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
@@ -216,7 +224,7 @@ def times_of(reader: Reader, session: SessionRow) -> Callable[[int], float | Non
     return lambda position: reader.began_from(session.key, position, n_named)
 
 
-def _last_before(at: Callable[[int], float | None], until: float, low: int, high: int) -> int:
+def last_before(at: Callable[[int], float | None], until: float, low: int, high: int) -> int:
     """Return the last position from `low` to `high` whose decision was taken by a time.
 
     `low` counts as such. Times do not fall with positions.
@@ -249,7 +257,7 @@ def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool
     closing = closing_of(session)
     if row is None or not closing.is_by_time or not has_only_sums(session):
         return False
-    is_closed = not closing.n_later or row.at <= now - session.reward_wait_seconds
+    is_closed = row.at <= now - session.reward_wait_seconds
     return is_closed and row.position <= session.n_rounds - LATEST
 
 

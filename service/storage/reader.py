@@ -397,6 +397,11 @@ class Reader(ABC):
         oldest: int | None = self._one("oldest_measured", *key, after, until, n_later)[0]
         return oldest
 
+    def first_began_after(self, key: SessionKey, first: int, last: int, at: float) -> int:
+        """Return the first of positions first..last taken after a time; without one `last` + 1."""
+        found = self._one(*self._window("first_began_after", key, first, last, at))[0]
+        return last + 1 if found is None else int(found)
+
     def oldest_open(self, key: SessionKey, first: int, last: int) -> int | None:
         """Return the least position of a round before those at positions first..last.
 

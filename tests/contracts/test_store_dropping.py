@@ -103,6 +103,7 @@ def test_when_a_position_was_taken(store: Store) -> None:
         assert [reader.oldest_measured(S1, 0, 1, n) for n in (0, 1)] == [6, None]
         # before position 5 the first round of "a" is open, before position 6 the third one of ""
         assert [reader.oldest_open(S1, first, 6) for first in (1, 3, 5, 6)] == [1, 1, 2, 4]
+        assert [reader.first_began_after(S1, 2, 5, at) for at in (101, 103, 105)] == [2, 4, 6]
     commit(store, measurement(1, 4, "", position=3, number=3))
     with store.reader() as reader:  # a value of rounds 1 to 4 of ""
         assert reader.oldest_open(S1, 6, 6) == 1

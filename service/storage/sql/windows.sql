@@ -40,6 +40,11 @@ where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
     and d.round between w.first and w.last + 1 and d.position <= $5 and d.at <= $6
 group by d.trajectory
 
+-- name: first_began_after
+select min(d.position) from {spans} w cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+    and d.round between w.first and w.last and d.at > $5
+
 -- name: oldest_open
 -- the least position of a round that a decision of the window follows, or that a value of such a
 -- decision's round begins with

@@ -118,6 +118,43 @@ def test_a_plan_is_late_where_a_row_of_sums_changed(
         assert "estimate" in json.loads(answer.text)
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_trajectories_of_one_round_hold_no_fit_up(
+    harness: ServiceHarness, settings: dict[str, Any], database_url: str
+) -> None:
+    """More of them come within the wait than are the latest; their values are taken until then."""
+    twins = Twins(harness, database_url, {"keep_rounds": 100}, **settings)
+    twins.play(300, ("", "a"))
+    assert twins.drop(1)
+    settled = twins.kept(1).n_settled
+    for n in range(3):
+        for i in range(100):
+            name = f"u{n}-{i}"
+            contexts = twins.rng.uniform(-1, 1, (4, DIM))
+            round = harness.decide(name, contexts=contexts).round
+            if i % 99:
+                harness.reward(float(contexts[0, 0]), name, round=round, reward_id="r")
+        harness.run(AskFit(harness.key, harness.agents))
+        twins.fit_one(1)
+    late = {"round": 1, "reward_id": "late"}
+    harness.reward(0.5, "u0-0", **late)
+    harness.run(AskFit(harness.key, harness.agents))
+    twins.fit_one(1)
+    assert twins.kept(1).n_settled < settled + 96
+    for i in range(20):
+        harness.decide(f"u2-{i}", contexts=np.eye(DIM))
+    harness.now += 31.0
+    if twins.adds_up:  # nothing has closed the round yet
+        harness.reward(0.5, "u1-0", **late)
+    else:
+        refused("round_dropped", harness.reward, 0.5, "u1-0", **late)
+    harness.reward(0.5, "u2-99", **late)
+    harness.run(AskFit(harness.key, harness.agents))
+    twins.fit_one(1)
+    assert twins.kept(1).n_settled >= settled + 96
+
+
 def _missing(twins: Twins) -> int:
     """An early round of the default trajectory without a value."""
     key, n = (*twins.keys[1], ""), len(twins.chosen[""])

@@ -16,6 +16,7 @@ MORE: dict[str, list[object]] = {
     "rounds": [10],
     "measurements": [10, 10**9],
     "closed": [10**9, 1e12],
+    "first_began_after": [1e12],
 }
 WINDOWS = [name for name in SQL if name.startswith(("window_", "alone_"))]
 RANGES = json.dumps([["", 1, N]])

@@ -253,7 +253,10 @@ def _fitted(handle: Any) -> str:
     if estimate["status"] == "none":
         return f"There is no estimate yet: nothing stands out in {counted(n, 'round')}."
     window = estimate["window"]
-    return f"The estimate in use knows rounds {window['first']} to {window['last']} of {n}."
+    known = f"rounds {window['first']} to {window['last']}"
+    if window["last"] == n:
+        return f"The estimate in use knows {known} of {n}."
+    return f"All {n} rounds are fitted; the estimate in use stays that of {known}."
 
 
 def _stretches(rounds: list[Cells]) -> Iterator[list[Cells]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from benchmarks.regret_scoreboard import BOARD, HARDER, LIFE, PROFILES, World
+from benchmarks.regret_scoreboard import BOARD, HARDER, LIFE, PROFILES, TOLD, World
 from benchmarks.weak_worlds import WeakWorld, agent_of
 from benchmarks.worlds import measured
 from lhb_engine.agents import Agent, make_agent
@@ -38,7 +38,7 @@ LATER = (
     *("clickbait", "clickbait, noise 0.5", "clickbait, smooth", "own lags"),
     *("AR(1) noise", "AR(1) 0.95", "ten fixed arms"),
 )
-BY_NAME = {world.name: world for world in (*PROFILES, *BOARD, *HARDER, *LIFE)}
+BY_NAME = {world.name: world for world in (*PROFILES, *TOLD, *BOARD, *HARDER, *LIFE)}
 WORLDS = (*WEAK, *ON_BOARD, *LATER)
 OF_ARMS = ("in_all", "over_next")
 BY_LUCK = 4 / 3  # as on the page: the best of several looks better than it is

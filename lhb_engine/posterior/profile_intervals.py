@@ -30,6 +30,7 @@ ALIKE = 1e-10  # eigenvalue over the largest, of scaled columns that cannot be t
 SEEN = 1e-6  # of a direction's length: what is less of it takes no part
 MOST_FEATURES = 64  # whose totals have a covariance
 WIDER_TOTALS = 1.5  # than draws, which understate what is not known
+WIDER_SMOOTH = 2.25  # where smooth lag profiles decide: true ones may have edges
 
 
 def totals(data: FitData, found: Posterior) -> dict[str, Any] | str:
@@ -47,7 +48,8 @@ def totals(data: FitData, found: Posterior) -> dict[str, Any] | str:
     axes = (axes / np.linalg.norm(axes, axis=0))[: rows.n_lags * rows.dim]
     adds = axes.reshape(rows.n_lags, rows.dim, axes.shape[1]).sum(axis=0)
     _, sizes, directions = np.linalg.svd(adds[:n_features].T, full_matrices=False)
-    half = WIDER_TOTALS * float(ndtri(0.5 + LEVEL / 2))
+    wider = WIDER_SMOOTH if found.form == "smooth" else WIDER_TOTALS
+    half = wider * float(ndtri(0.5 + LEVEL / 2))
     covariance = np.cov(found.totals.T).reshape(n_features, n_features)
     return {
         "values": found.totals.mean(axis=0).tolist(),

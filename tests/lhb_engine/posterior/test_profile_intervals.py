@@ -74,14 +74,16 @@ def data(x, y):
     return SimpleNamespace(n_lags=1, rows=rows, summed=lambda: SimpleNamespace(rows=rows))
 
 
-def test_a_context_pays_within_what_draws_say_and_half_as_much_again():
+@pytest.mark.parametrize(("form", "wider"), [("sparse", 1.5), ("smooth", 2.25)])
+def test_a_context_pays_within_what_draws_say_and_half_as_much_again(form, wider):
+    """And half as much of that, where profiles may be too smooth."""
     rng = np.random.default_rng(3)
-    found = profile_posterior(moments(rng), [1], "sparse", 2)
+    found = replace(profile_posterior(moments(rng), [1], "sparse", 2), form=form)
     x = rng.standard_normal((200, 2))
     said = totals(data(x, x @ [3.0, 1.0]), found)
     drawn = found.totals @ [1.0, -2.0]
     low, high = worth_interval(said, np.array([1.0, -2.0]))
-    half = 1.5 * 1.959964 * drawn.std(ddof=1)
+    half = wider * 1.959964 * drawn.std(ddof=1)
     np.testing.assert_allclose([low, high], drawn.mean() + np.array([-half, half]), rtol=1e-5)
     assert low < PHI.sum(axis=0) @ [1.0, -2.0] < high
 

@@ -103,24 +103,13 @@ def _rest(whole: Floats, part: Floats) -> Floats:
     return np.where(np.abs(rest) > ROUNDING * np.abs(part), rest, 0.0)
 
 
-def expected_rewards(
-    trajectory: Trajectory,
-    theta: Floats,
-    lag_weights: Floats,
-    intercept: float = 0.0,
-    effects: Floats | None = None,
-) -> Floats:
-    """Compute the expectation of each measurement of a trajectory (docs/model.md (1.1)).
+def expected_rewards(trajectory: Trajectory, theta: Floats, lag_weights: Floats) -> Floats:
+    """Compute what actions are expected to pay to each measurement (docs/model.md (1.1)).
 
-    It is the sum over each span's rounds of intercept + b'z_t + `signal_of`. The trajectory has the
-    lags before the first measurement, and with `effects`, b of docs/model.md (7.22) without the
-    baseline, its covariates.
+    It is the sum over each span's rounds of `signal_of`. The trajectory has the lags before the
+    first measurement.
     """
-    a_round = signal_of(trajectory.contexts, theta, lag_weights) + intercept
-    expected = _sums(trajectory, a_round)
-    if effects is None or trajectory.covariates is None:
-        return expected
-    return np.asarray(expected + covariates_of(trajectory) @ effects)
+    return _sums(trajectory, signal_of(trajectory.contexts, theta, lag_weights))
 
 
 def covariates_of(trajectory: Trajectory) -> Floats:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lhb_engine.evaluation.credit import expected_rewards
+from lhb_engine.evaluation.credit import covariates_of, expected_rewards
 from lhb_engine.history import Measurements, Trajectory
 
 
@@ -14,16 +14,14 @@ def test_effects_are_those_of_the_rounds_or_of_what_came_with_the_reward():
     first, last = np.array([5, 7, 10]), np.array([6, 9, 10])
     measured = Measurements(first, last, np.zeros(3), covariates=own)
     part = Trajectory(contexts, measured, first_round=3, covariates=told)
-    found = expected_rewards(part, theta, weights, 0.25, effects)
+    actions, beside = expected_rewards(part, theta, weights), covariates_of(part) @ effects
     for i, rounds in enumerate(([5, 6], [7, 8, 9], [10])):
-        expected = 0.0
+        paid = moved = 0.0
         for t in rounds:
-            expected += 0.25 + told[t - 3] @ effects
-            expected += contexts[t - 3] @ theta + 0.5 * contexts[t - 5] @ theta
+            moved += told[t - 3] @ effects
+            paid += contexts[t - 3] @ theta + 0.5 * contexts[t - 5] @ theta
         if i == 1:
-            expected += 2.0 * (7.0 - sum(told[t - 3, 0] for t in rounds))
-        np.testing.assert_allclose(found[i], expected)
-    plain = expected_rewards(part, theta, weights, 0.25)
-    np.testing.assert_allclose((found - plain)[0], (told[2] + told[3]) @ effects)
+            moved += 2.0 * (7.0 - sum(told[t - 3, 0] for t in rounds))
+        np.testing.assert_allclose([actions[i], beside[i]], [paid, moved])
     profiles = np.outer(weights, theta)
-    np.testing.assert_allclose(expected_rewards(part, theta, profiles, 0.25), plain)
+    np.testing.assert_allclose(expected_rewards(part, theta, profiles), actions)

@@ -112,6 +112,8 @@ class Estimate:
     findings : list of dict
         What checks of the model find on the latest rows: `code`, `message`, `period`, `features`
         and `lags` (docs/model.md 12). Only `Agent.checked_fit` checks.
+    unchecked : list of dict
+        Checks that could not be made: their `codes`, what is `missing`, and a `message`.
     """
 
     status: Status
@@ -149,15 +151,19 @@ class Estimate:
     lag_profiles: Floats | None = None
     forms: dict[LagForm, Any] | None = None
     findings: list[dict[str, Any]] = field(default_factory=list)
+    unchecked: list[dict[str, Any]] = field(default_factory=list)
 
-    def with_findings(self, findings: list[dict[str, Any]]) -> "Estimate":
+    def with_checks(
+        self, findings: list[dict[str, Any]], unchecked: list[dict[str, Any]]
+    ) -> "Estimate":
         """Return it with what the checks found; what a finding makes doubtful is not said."""
         untold = untold_by(findings)
         if not untold:
-            return replace(self, findings=findings)
+            return replace(self, findings=findings, unchecked=unchecked)
         return replace(
             self,
             findings=findings,
+            unchecked=unchecked,
             gain=None,
             no_gain=self.no_gain or untold,
             totals=None,

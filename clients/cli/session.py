@@ -175,6 +175,8 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
     yield f"{info['name'] or info['id']}: {rounds}"
     for finding in estimate.get("findings") or ():
         yield from wrap(f"! {finding['message']}", WIDTH, subsequent_indent="  ")
+    for one in estimate.get("unchecked") or ():
+        yield from wrap(one["message"], WIDTH, subsequent_indent="  ")
     if estimate.get("theta") is None:
         yield "No estimate is in use yet."
         return

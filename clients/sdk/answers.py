@@ -147,6 +147,14 @@ class FindingAnswer(TypedDict):
     lags: list[int]
 
 
+class UncheckedAnswer(TypedDict):
+    """Checks of the model that could not be made, which says nothing of what they would find."""
+
+    codes: list[FindingCode]
+    missing: Literal["rows", "sets", "features"]
+    message: str
+
+
 class ProblemAnswer(TypedDict):
     """RFC 9457 problem details."""
 
@@ -274,6 +282,7 @@ class FitAnswer(TypedDict):
     lag_profiles: NotRequired[list[list[float]] | None]
     forms: NotRequired[dict[LagForm, LagFormAnswer] | None]
     findings: NotRequired[list[FindingAnswer] | None]
+    unchecked: NotRequired[list[UncheckedAnswer] | None]
 
 
 class EstimateAnswer(FitAnswer):
@@ -290,6 +299,7 @@ class NoEstimateAnswer(TypedDict):
     status: Literal["none"]
     deciding: Deciding
     findings: list[FindingAnswer]
+    unchecked: list[UncheckedAnswer]
 
 
 class EpochAnswer(TypedDict):

@@ -9,6 +9,7 @@ import numpy as np
 from lhb_engine.agents.anytime_options import MOST_STALE, MOST_UNKNOWNS, AnytimeOptions
 from lhb_engine.agents.base import (
     Agent,
+    Checks,
     Choice,
     Deciding,
     NeedsAllRows,
@@ -275,14 +276,16 @@ class Anytime(Agent):
         past = SummedPast(self, window, latest, sums)
         return AnytimeFit(self, past, [*history.sets.values()]).estimate(), sums
 
-    def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
+    def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
-        from lhb_engine.findings.all_checks import findings, latest
+        from lhb_engine.findings.all_checks import checked, latest
+        from lhb_engine.findings.finding import unchecked_json
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
-        found = findings(told, known, self.horizon, self.dim, self.prediction)
-        return [one.to_json() for one in found if not self.options.says(one)]
+        made = checked(told, known, self.horizon, self.dim, self.prediction)
+        found = [one.to_json() for one in made.found if not self.options.says(one)]
+        return found, unchecked_json(made.unchecked)
 
     @property
     def keeps_sums(self) -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
     from lhb_engine.posterior.prediction_check import Predictor
 
+# findings, and the checks that could not be made
+Checks = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 # A context in which numpy does not warn of overflow. Entering it costs 5% of np.errstate.
 _QUIET = copy_context()
 _QUIET.run(np.seterr, over="ignore", invalid="ignore")
@@ -346,14 +348,17 @@ class Agent:
         """Fit, from sums of the past where there are such, and return sums for the next fit."""
         return self.fit(history), None
 
-    def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
-        """Return what checks of the model find on what a fit read, beside its result, as JSON."""
-        return []
+    def checks(self, history: History, estimate: Estimate) -> Checks:
+        """Return what checks of the model find on what a fit read, beside its result, as JSON.
+
+        Beside the findings stand the checks that could not be made.
+        """
+        return [], []
 
     def checked_fit(self, history: History) -> Estimate:
         """Return the estimate of `fit` with its findings."""
         estimate = self.fit(history)
-        return estimate.with_findings(self.findings(history, estimate))
+        return estimate.with_checks(*self.checks(history, estimate))
 
     def install(self, estimate: Estimate) -> None:
         """Use `estimate` from now on; without a finite direction theta stays as it is."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.findings.check_choices import check_choices
 from lhb_engine.findings.check_contexts import (
+    MOST_WHITENED,
     LagEffects,
     check_actions,
     check_features,
@@ -30,12 +31,13 @@ from lhb_engine.findings.check_series import (
     check_series,
 )
 from lhb_engine.findings.check_shared import check_shared
-from lhb_engine.findings.finding import Code, Finding
+from lhb_engine.findings.finding import Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
+OF_LAGS: tuple[Code, ...] = ("horizon_short", "lags_change", "profiles_differ", "scores_curved")
 FREE = 0.999  # intraclass correlation of levels that may be anything
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
@@ -68,14 +70,21 @@ def latest(history: History, horizon: int) -> History:
     return replace(cut, trajectories=dict(sorted(kept.items())))
 
 
-def findings(
+class Checked(NamedTuple):
+    """What the checks found, the most harmful first, and which could not be made."""
+
+    found: tuple[Finding, ...]
+    unchecked: tuple[Unchecked, ...]
+
+
+def checked(
     history: History,
     known: Predictor | None,
     horizon: int,
     dim: int | None = None,
     before: Predictor | None = None,
-) -> tuple[Finding, ...]:
-    """Return what the checks of docs/model.md 12 find, the most harmful first.
+) -> Checked:
+    """Return what the checks of docs/model.md 12 find.
 
     `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
     the estimate's prediction, None before there is a direction; `before` that of the estimate in
@@ -84,11 +93,15 @@ def findings(
     """
     parts = [one.contexts for one in history.trajectories.values() if len(one.contexts)]
     totals = np.ptp(np.concatenate(parts), axis=0) > 0.0 if parts else None
-    found = [
+    said = [
         *check_choices([*history.sets.values()], totals),
         *_of_rows(history, known, horizon, dim, before),
     ]
-    return tuple(sorted(found, key=lambda one: CODES.index(one.code)))
+    found = [one for one in said if isinstance(one, Finding)]
+    return Checked(
+        tuple(sorted(found, key=lambda one: CODES.index(one.code))),
+        tuple(one for one in said if isinstance(one, Unchecked)),
+    )
 
 
 def _of_rows(
@@ -97,7 +110,7 @@ def _of_rows(
     horizon: int,
     dim: int | None,
     before: Predictor | None,
-) -> tuple[Finding, ...]:
+) -> tuple[Finding | Unchecked, ...]:
     if not history.trajectories:
         return ()
     rows = align(history)
@@ -119,23 +132,26 @@ def _all(
     horizon: int,
     dim: int | None,
     sets: Mapping[int, Floats],
-) -> Iterator[Finding]:
+) -> Iterator[Finding | Unchecked]:
     errors = _errors(rows, known)
     yield from check_effect(known.n_rows if known else 0, horizon + rows.dim, known)
     rows = replace(rows, contexts=rows.contexts[:, :dim])
     if known is not None:
         known = replace(known, theta=known.theta[:dim])
     differ = [*check_responses(rows, errors, known)] if known else []
-    levels = [] if differ else [*check_levels(rows, errors)]  # these look like levels, too
+    differs = any(isinstance(one, Finding) for one in differ)
+    levels = [] if differs else [*check_levels(rows, errors)]  # these look like levels, too
     of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
-    if (differ or levels) and series is None:
+    differs |= any(isinstance(one, Finding) for one in levels)
+    if differs and series is None:
         of_time = []  # both correlate errors
     yield from (*differ, *levels, *of_time)
     if known is not None:
         yield from check_shared(rows, errors, known, sets)
     yield from check_features(rows)
     yield from check_actions(rows)
-    codes = {found.code for found in (*differ, *levels, *of_time)}
+    yield from _unchecked(rows, series, known, horizon)
+    codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(rows, errors) if errors.any() else None
     if effects is not None:
@@ -149,6 +165,20 @@ def _all(
         yield from check_profiles(rows, errors, known)
     if known is not None and codes <= {"errors_correlated"}:  # what bends is missing at all lags
         yield from [*check_repetition(rows, errors, known)] or check_scores(rows, errors, known)
+
+
+def _unchecked(
+    rows: AlignedRounds, series: Series | None, known: Predictor | None, horizon: int
+) -> Iterator[Unchecked]:
+    """Say which checks of time and of lags are not made."""
+    if series is None:
+        yield Unchecked(("trend", "season"), "rows")
+    if rows.contexts.shape[1] > MOST_WHITENED:
+        yield Unchecked(("rewards_early", "horizon_short"), "features")
+    if known is None:
+        yield Unchecked((*OF_LAGS, "shared_with_rewards"), "rows")
+    elif rows.n_rows < ROWS_A_LAG * horizon:
+        yield Unchecked(OF_LAGS, "rows")
 
 
 def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lhb_engine.findings.finding import Finding, named
+from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats
 
 LEAST_SETS = 16
 
 
-def check_choices(sets: Sequence[Floats], totals: Flags | None = None) -> Iterator[Finding]:
+def check_choices(
+    sets: Sequence[Floats], totals: Flags | None = None
+) -> Iterator[Finding | Unchecked]:
     """Look for features that never differ between the arms of a round.
 
     `totals` says which features vary over rounds, (dim,). One that does, and is the same number in
@@ -18,6 +20,8 @@ def check_choices(sets: Sequence[Floats], totals: Flags | None = None) -> Iterat
     """
     several = [contexts for contexts in sets if len(contexts) > 1]
     if len(several) < LEAST_SETS:
+        if several or not sets:  # else there is never a choice
+            yield Unchecked(("arms_alike",), "rows" if several else "sets")
         return
     differs = np.any([np.ptp(contexts, axis=0) > 0.0 for contexts in several], axis=0)
     counts = np.ptp(np.concatenate(several), axis=0) == 0.0

@@ -12,7 +12,7 @@ from scipy.special import chdtri, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
-from lhb_engine.findings.finding import Finding, named
+from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -38,11 +38,12 @@ def actions(rows: AlignedRounds) -> Flags:
     return np.asarray(rows.contexts.any(axis=1))
 
 
-def check_features(rows: AlignedRounds) -> Iterator[Finding]:
+def check_features(rows: AlignedRounds) -> Iterator[Finding | Unchecked]:
     """Look for features whose selected values cannot be told apart, or are always 0."""
     dim, acted = rows.contexts.shape[1], actions(rows)
     n = int(acted.sum())
     if dim > MOST_FEATURES or n < max(LEAST_ROWS, ROWS_A_FEATURE * dim):
+        yield Unchecked(("features_alike",), "features" if dim > MOST_FEATURES else "rows")
         return
     selected = rows.contexts[acted]
     size = np.sqrt((selected**2).mean(axis=0))

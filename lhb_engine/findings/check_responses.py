@@ -7,7 +7,7 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.findings.check_series import LEAST_TRAJECTORIES, SURE
-from lhb_engine.findings.finding import Finding
+from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
 from lhb_engine.posterior.prediction_check import Predictor
@@ -16,13 +16,17 @@ LEAST_OF_HALF = 3  # rows of the earlier, and of the later rounds of a trajector
 LEAST_RESPONSE = 0.1  # of what everybody's response moves rewards by
 
 
-def check_responses(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
+def check_responses(
+    rows: AlignedRounds, errors: Floats, known: Predictor
+) -> Iterator[Finding | Unchecked]:
     """Look for trajectories whose errors go with their contexts alike, earlier and later.
 
     Two halves of a trajectory share its response, and no noise.
     """
     starts, order = _halves(rows)
     if len(starts) < 2 * LEAST_TRAJECTORIES:
+        if len(np.unique(rows.owner[rows.number > 0])) > 1:
+            yield Unchecked(("responses_differ",), "rows")
         return
     rho = 0.0 if rows.levels else known.autocorrelation
     dim = rows.contexts.shape[1]

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy import fft
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.findings.finding import Finding
+from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Ints
 
 LEAST_ROWS = 100
@@ -119,7 +119,7 @@ def check_correlation(rows: AlignedRounds, errors: Floats) -> Iterator[Finding]:
             yield _correlated(rho)
 
 
-def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding]:
+def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unchecked]:
     """Look for trajectories whose errors are alike in their earlier and in their later rounds."""
     if rows.levels:
         return
@@ -129,6 +129,8 @@ def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding]:
     _, starts, counts = np.unique(rows.owner[order], return_index=True, return_counts=True)
     several = counts >= LEAST_OF_EACH
     if several.sum() < LEAST_TRAJECTORIES:
+        if len(counts) > 1:
+            yield Unchecked(("levels_differ",), "rows")
         return
     sums = np.append(0.0, np.cumsum(errors[order]))
     first, n = starts[several], counts[several]

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.findings.finding import Finding, named
+from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -20,7 +20,7 @@ MOST_NAMED = 3
 
 def check_shared(
     rows: AlignedRounds, errors: Floats, known: Predictor, sets: Mapping[int, Floats]
-) -> Iterator[Finding]:
+) -> Iterator[Finding | Unchecked]:
     """Look for errors that go with the mean score of a round's arms beside what was chosen (12.4).
 
     `sets` are contexts of all arms by round, in the units of `rows`. Neighbouring rounds are
@@ -33,6 +33,7 @@ def check_shared(
         if (sets[int(rows.last[place])] == rows.contexts[place]).all(axis=1).any()
     ]
     if len(places) < max(LEAST_SETS, rows.dim + LEAST_LEFT):
+        yield Unchecked(("shared_with_rewards",), "rows" if sets else "sets")
         return
     means = np.array([sets[int(rows.last[place])].mean(axis=0) for place in places])
     shared, target = np.diff(means @ known.theta), np.diff(errors[places])

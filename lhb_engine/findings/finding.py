@@ -1,7 +1,7 @@
 """What a check of the model says."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -46,6 +46,53 @@ class Finding:
         """Return a JSON object."""
         out = asdict(self)
         return out | {"features": list(self.features), "lags": list(self.lags)}
+
+
+Missing = Literal["rows", "sets", "features"]
+WHY: dict[Missing, str] = {
+    "rows": "so far there are too few rewards",
+    "sets": "what else there was to choose is not known (of a log, or of slots of time)",
+    "features": "there are too many features",
+}
+ASKED: dict[Code, str] = {
+    "rewards_early": "whether rewards depend on later choices",
+    "arms_alike": "whether arms differ",
+    "shared_with_rewards": "whether rewards move with what all arms of a round share",
+    "known_before": "whether rewards are known before their round's choice",
+    "horizon_short": "whether choices pay beyond the horizon",
+    "scores_curved": "whether features work together",
+    "lags_change": "whether lags change",
+    "responses_differ": "whether trajectories respond differently",
+    "levels_differ": "whether trajectories differ in level",
+    "trend": "a trend",
+    "season": "a season",
+    "features_alike": "whether features vary apart",
+    "profiles_differ": "whether features pay at lags of their own",
+}
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """Checks that could not be made, which says nothing of what they would find."""
+
+    codes: tuple[Code, ...]
+    missing: Missing
+
+
+def unchecked_json(checks: Iterable[Unchecked]) -> list[dict[str, Any]]:
+    """Return checks that could not be made as JSON objects, one for each thing that is missing."""
+    codes: dict[Missing, list[Code]] = {}
+    for one in checks:
+        codes.setdefault(one.missing, []).extend(one.codes)
+    return [
+        {
+            "missing": missing,
+            "codes": [*dict.fromkeys(some)],
+            "message": f"Not checked, as {WHY[missing]}: "
+            f"{', '.join(ASKED[code] for code in dict.fromkeys(some))}.",
+        }
+        for missing, some in codes.items()
+    ]
 
 
 def named(features: Sequence[int]) -> str:

@@ -70,26 +70,28 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     """Return the estimate that decisions are made by.
 
     Status is "none" if there is no estimate yet. `findings` are those of the last fit, whether it
-    gave an estimate or not.
+    gave an estimate or not, and `unchecked` the checks that it could not make.
     """
-    decides, findings = deciding(reader, session), last_findings(reader, session)
+    said = {"deciding": deciding(reader, session), **last_checks(reader, session)}
     if session.estimate == 0:
-        return {"status": "none", "deciding": decides, "findings": findings}
+        return {"status": "none", **said}
     record = reader.estimate(session.key, session.estimate)
     assert record is not None
     return {
         **estimate_answer(reader, session, record, is_in_use=True),
-        "deciding": decides,
-        "findings": findings,
+        **said,
         "slot_seconds": timeline_of(session).seconds,
         "features": names_answer(session)["features"],
     }
 
 
-def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
-    """Return the findings of the last fit that neither failed nor was skipped."""
+def last_checks(reader: Reader, session: SessionRow) -> dict[str, list[dict[str, Any]]]:
+    """Return what the last fit that neither failed nor was skipped found, and could not check."""
     record = last_estimated(reader, session, session.n_estimates)
-    return [] if record is None else findings_of(reader, session, record)
+    if record is None:
+        return {"findings": [], "unchecked": []}
+    unchecked = record.values.get("unchecked") or []
+    return {"findings": findings_of(reader, session, record), "unchecked": unchecked}
 
 
 def _shown(

@@ -46,7 +46,7 @@ class PreparedFit:
                 raise NeedsAllRows
             return _of_nothing(self.history), None
         estimate, sums = self.agent.fit_keeping(self.history, self.kept)
-        return estimate.with_findings(self.agent.findings(self.history, estimate)), sums
+        return estimate.with_checks(*self.agent.checks(self.history, estimate)), sums
 
 
 def _of_nothing(history: History) -> Estimate:

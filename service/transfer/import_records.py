@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, Json, TypeAdapter, ValidationError, with
 from typing_extensions import TypedDict
 
 from lhb_engine.estimate import Estimate, LagForm, Status
-from lhb_engine.findings.finding import Code
+from lhb_engine.findings.finding import Code, Missing
 from service.base.field_types import (
     STRICT,
     Count,
@@ -203,6 +203,7 @@ PARTS_OF_ESTIMATE = {
     "candidates": list[list[Number]],
     **dict.fromkeys(("no_intervals", "no_gain", "no_totals"), Text),
 }
+UNCHECKED: Any = _record("unchecked", codes=list[Code], missing=Missing, message=Text)
 FINDING: Any = _record(
     "finding",
     code=Code,
@@ -227,6 +228,7 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "diagnostics": NotRequired[dict[Text, Diagnostic | dict[Text, Diagnostic]]],
             **{name: NotRequired[kind | None] for name, kind in PARTS_OF_ESTIMATE.items()},
             "findings": NotRequired[list[FINDING]],
+            "unchecked": NotRequired[list[UNCHECKED]],
         },
     )
 )

@@ -63,7 +63,7 @@ function layout(session, user) {
     make("details", { class: "part" }, make("summary", {}, "Data and fits"), facts, quality, make("h3", {}, "Fits, and why"), fits),
   ]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
-  let learned = [], newest = 0, done = [], findings = [], read = null, readAt = 0
+  let learned = [], newest = 0, done = [], checked = null, read = null, readAt = 0
   const history = async (now, path, signal, rounds) => {
     const ask = by => get(`${path}/credit/arms`, { rounds, bins: BINS, by }, signal)
     const [series, arms] = await Promise.all([readSeries(path, now, rounds, signal), ask("position")])
@@ -92,13 +92,13 @@ function layout(session, user) {
       all(`${path}/estimates`, { cursor: newest }, signal), all(`${path}/epochs`, { cursor: newest }, signal),
     ])
     newest = estimates.at(-1)?.number ?? newest
-    findings = estimates.filter(fit => fit.findings).at(-1)?.findings ?? findings
+    checked = estimates.filter(fit => fit.findings).at(-1) ?? checked
     learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
     done = [...done, ...estimates.filter(fit => fit.status !== "skipped")].slice(-LAST_FITS)
     const to_come = epochs.filter(epoch => !epoch.at), last = done.at(-1), estimate = learned.at(-1)
     status.replaceChildren(badge(state(now, series.alarm)))
     earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms, series, epochs: to_come }))
-    todo.replaceChildren(advice({ session: now, lift: compared, series, findings, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))
+    todo.replaceChildren(advice({ session: now, lift: compared, series, checked, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))
     lags.update(learned, features(now))
     if (estimate) beside.show(estimate, now)
     chooses.update(now, shares, series.by)

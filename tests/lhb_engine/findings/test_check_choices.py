@@ -3,6 +3,7 @@
 import numpy as np
 
 from lhb_engine.findings.check_choices import LEAST_SETS, check_choices
+from lhb_engine.findings.finding import Unchecked
 from lhb_engine.history import Floats
 
 
@@ -46,5 +47,7 @@ def test_one_round_in_which_a_feature_differs_is_enough() -> None:
 
 
 def test_few_sets_or_single_arms_say_nothing() -> None:
-    assert not [*check_choices(sets(3)[1:])]
+    [few], [none] = check_choices(sets(3)[1:]), check_choices([])
+    assert few == Unchecked(("arms_alike",), "rows")
+    assert none == Unchecked(("arms_alike",), "sets")
     assert not [*check_choices([one[:1] for one in sets(3)])]

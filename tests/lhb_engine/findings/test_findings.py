@@ -13,7 +13,7 @@ from scipy.special import chdtri
 
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.findings import all_checks as checks
-from lhb_engine.findings.all_checks import findings, latest
+from lhb_engine.findings.all_checks import checked, latest
 from lhb_engine.findings.check_contexts import (
     CHANCE,
     NEXT,
@@ -22,6 +22,7 @@ from lhb_engine.findings.check_contexts import (
     check_future,
     check_halves,
 )
+from lhb_engine.findings.finding import ASKED, unchecked_json
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -58,7 +59,7 @@ def one(contexts, rewards):
 
 
 def found(history, known=KNOWN):
-    return findings(latest(history, HORIZON), known, HORIZON)
+    return checked(latest(history, HORIZON), known, HORIZON).found
 
 
 def codes(history, known=KNOWN):
@@ -69,6 +70,22 @@ def codes(history, known=KNOWN):
 def test_nothing_is_found_where_nothing_is_the_matter(seed):
     contexts = contexts_of(seed=seed)
     assert codes(one(contexts, 7 + paid(contexts, seed=seed))) == []
+
+
+@pytest.mark.parametrize(("n", "known"), [(ROUNDS, KNOWN), (30, KNOWN), (ROUNDS, None)])
+def test_checks_that_cannot_be_made_are_told_from_those_that_find_nothing(n, known):
+    """Of a log the sets are missing; of a few rounds, or before a direction, more than that."""
+    contexts = contexts_of(n)
+    made = checked(latest(one(contexts, 7 + paid(contexts)), HORIZON), known, HORIZON)
+    missing = {each["missing"]: each for each in unchecked_json(made.unchecked)}
+    assert made.found == ()
+    assert "arms_alike" in missing["sets"]["codes"]
+    assert ("season" in missing.get("rows", {"codes": ()})["codes"]) == (n == 30)
+    assert ("lags_change" in missing.get("rows", {"codes": ()})["codes"]) == (
+        n == 30 or known is None
+    )
+    assert missing["sets"]["message"].startswith("Not checked, as what else there was to choose")
+    assert {each for one in missing.values() for each in one["codes"]} <= {*ASKED}
 
 
 @pytest.mark.parametrize("period", [7, 24, 50.5])

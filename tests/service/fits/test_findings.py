@@ -41,6 +41,8 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         assert 'add {"period": 24} to the option `seasonality`' in season["message"]
         fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
         assert [fit["findings"] for fit in fits if "findings" in fit][-1] == [season]
+        unchecked = (await client.read(f"/v1/sessions/{session}/estimate"))["unchecked"]
+        assert [one["missing"] for one in unchecked] == ["sets"]  # a log has chosen arms alone
         replay = replayed(client, session)
         assert (replay.differences, replay.n_estimates > 0) == ([], True)
 
@@ -48,7 +50,8 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         made = await client.post("/v1/sessions/import", content=lines, headers=TYPED)
         assert made.status_code == 201, made.text
         copy = made.json()["id"]
-        assert (await client.read(f"/v1/sessions/{copy}/estimate"))["findings"] == [season]
+        read = await client.read(f"/v1/sessions/{copy}/estimate")
+        assert (read["findings"], read["unchecked"]) == ([season], unchecked)
 
 
 @pytest.mark.parametrize("name", ["dull", "a \\1 \\ b"])

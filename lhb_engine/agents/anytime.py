@@ -24,6 +24,7 @@ from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, known_level, stretch_of
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
+from lhb_engine.findings.finding import unchecked_json
 from lhb_engine.history import LATEST, FitWindow, Floats, History, Ints, Trajectory
 from lhb_engine.posterior.own_responses import (
     Evidence,
@@ -279,7 +280,6 @@ class Anytime(Agent):
     def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.findings.all_checks import checked, latest
-        from lhb_engine.findings.finding import unchecked_json
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction

@@ -50,8 +50,8 @@ class Finding:
 
 Missing = Literal["rows", "sets", "features"]
 WHY: dict[Missing, str] = {
-    "rows": "so far there are too few rewards",
-    "sets": "what else there was to choose is not known (of a log, or of slots of time)",
+    "rows": "there are too few rewards that would tell",
+    "sets": "what else there was to choose is not known (a log has chosen arms alone)",
     "features": "there are too many features",
 }
 ASKED: dict[Code, str] = {

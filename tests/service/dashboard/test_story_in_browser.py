@@ -84,6 +84,8 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     assert "a day over choosing by chance, for the choices of its latest rounds." in said
     assert "Whether this beats what you had is not known" in said
     assert "it would choose kitchen now" in said
+    assert "Nothing was found by the checks that could be made." in said
+    assert "Not checked, as there are too few rewards that would tell: " in said
     assert "--" not in said
     headings = [
         one.split("\n")[0] for one in page.get_by_role("heading", level=2).all_inner_texts()

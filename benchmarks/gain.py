@@ -142,6 +142,9 @@ def run(
             given = [[each for fit in fits for each in fit.get(one, [])] for fits in played]
             runs = [np.array(each).reshape(-1, 4) for each in given]
             every = np.concatenate(runs)
+            if not len(every):
+                row[one] = None
+                continue
             holds = [(t[:, 2] - 1e-9 <= t[:, 0]) & (t[:, 0] <= t[:, 3] + 1e-9) for t in runs]
             share = float(np.mean(np.concatenate(holds)))
             left = [float(np.sum(h - share)) for h in holds]
@@ -168,6 +171,8 @@ def line(row: dict[str, Any]) -> str:
     """Format one world as a line of a Markdown table."""
     said = " | ".join(
         "{true:.3f}, {said:.3f}, {holds:.3f} ± {error:.3f} of {given}".format(**row[one])
+        if row[one]
+        else "none"
         for one in (*SAID, *OF_ARMS)
     )
     right = "{true:.2f}, {said:.2f}".format(**row["best_is_right"])

@@ -175,5 +175,6 @@ def line(row: dict[str, Any]) -> str:
         else "none"
         for one in (*SAID, *OF_ARMS)
     )
-    right = "{true:.2f}, {said:.2f}".format(**row["best_is_right"])
+    sure = row["best_is_right"]
+    right = "{true:.2f}, {said:.2f}".format(**sure) if sure else "none"
     return f"| {row['world']} | {row['fits']} | {said} | {right} |"

@@ -11,11 +11,19 @@ from lhb_engine.randomness import Draw
 
 
 class OneSession:
-    """The agent, what it was told, and what it chose."""
+    """The agent, what it was told, and what it chose.
 
-    def __init__(self, dim: int, horizon: int, seed: int, **options: Any) -> None:
-        self.agent = make_agent("anytime", dim=dim, horizon=horizon, **options)
-        self.dim, self.seed, self.n_rounds = dim, seed, 0
+    With `repetition`, rounds of memory, contexts have one column more than `dim`: docs/model.md
+    (12.5).
+    """
+
+    def __init__(
+        self, dim: int, horizon: int, seed: int, repetition: int = 0, **options: Any
+    ) -> None:
+        self.repetition = repetition
+        self.dim, self.seed, self.n_rounds = dim + bool(repetition), seed, 0
+        self.agent = make_agent("anytime", dim=self.dim, horizon=horizon, **options)
+        self._lately: dict[str, Floats] = {}
         self._next = self.agent.next_fit(0)
         self._rounds: dict[str, list[tuple[int, Floats]]] = {}
         self._rewards: dict[str, list[float]] = {}
@@ -24,12 +32,17 @@ class OneSession:
     def decide(self, trajectory: str, contexts: Floats) -> int:
         """Return the arm for a context set, (K, dim)."""
         self.n_rounds += 1
+        if self.repetition:
+            given, lately = contexts, self._lately.setdefault(trajectory, np.zeros(self.dim - 1))
+            contexts = np.column_stack([given, given @ lately])
         if self.n_rounds % step(self.n_rounds) == 0:
             self._sets[self.n_rounds] = contexts
         rounds = self._rounds.setdefault(trajectory, [])
         draw = Draw(self.seed, trajectory, len(rounds) + 1, self.n_rounds)
         arm = int(self.agent.choose(contexts, draw).arm)
         rounds.append((self.n_rounds, contexts[arm]))
+        if self.repetition:
+            self._lately[trajectory] = lately + (given[arm] - lately) / self.repetition
         return arm
 
     def reward(self, trajectory: str, value: float) -> None:

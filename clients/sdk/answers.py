@@ -544,7 +544,7 @@ class CreditIntervals(TypedDict):
 
     at_once: tuple[float, float]
     later: tuple[float, float]
-    in_all: tuple[float, float]
+    in_all: tuple[float, float] | None
 
 
 class FeatureCreditAnswer(TypedDict):

@@ -50,6 +50,7 @@ def feature_answers(
     profiles = np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
     found = credit_by_feature(contexts, passed, profiles)
     bands, total = (estimate.get("intervals") or {}).get("lag_sums"), contexts.sum(axis=0)
+    totals, ones = estimate.get("totals"), np.eye(contexts.shape[1])
     items: list[dict[str, Any]] = []
     for i, n_first in enumerate(first_lags(profiles).tolist()):
         item = {"feature": i, "name": names[i] if i < len(names) else None, "first_lags": n_first}
@@ -57,6 +58,9 @@ def feature_answers(
         if bands is not None:
             shown = np.sort(np.multiply(bands[i], total[i])).tolist()
             intervals = dict(zip(("at_once", "later", "in_all"), shown, strict=True))
+            if totals is not None:  # as what an arm pays has them
+                ends = worth_interval(totals, ones[i])
+                intervals["in_all"] = ends and sorted(np.multiply(ends, total[i]).tolist())
         split = {name: float(values[i]) for name, values in found.items()}
         items.append(item | split | {"intervals": intervals})
     return items

@@ -21,8 +21,8 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   if (session.n_rounds === 0) return said(null, ["No round yet.", "The first decision begins the story.", session.holdout ? aside : ""])
   const more = [session.deciding === "in_doubt" ? "This is in doubt: see what to do." : "", progress(series, unit), aside]
   if (lift?.lift) return overControl(lift, more.slice(0, -1))
-  if (arms.reason) return said(null, ["What it earns is not known yet.", arms.reason, guess(estimate, series, arms, unit), when({ session, series, epochs }), aside])
-  if (estimate?.gain) return byModel({ estimate, arms, series, unit }, more)
+  if (arms.reason) return said(null, ["What it earns is not known yet.", arms.reason, guess(estimate, series, arms), when({ session, series, epochs }), aside])
+  if (estimate?.gain) return byModel({ estimate, arms, series }, more)
   const sums = arms.items.filter(item => item.earned !== null)
   if (sums.length) return byCredit({ items: sums, arms, estimate }, more)
   return said(null, ["What it earns is not known yet.", when({ session, series, epochs }), aside])
@@ -35,18 +35,18 @@ function overControl({ lift: { difference: value, low, high, ratio }, verdict },
   return said({ value }, [`a round ${value < 0 ? "against" : "over"} control${percent}.`, inUsers(verdict), ...more], tone(low, high))
 }
 
-function byModel({ estimate, arms, series, unit }, more) {
+function byModel({ estimate, arms, series }, more) {
   const { over_chance: gain, over_best_arm: fixed, still_to_gain: left } = estimate.gain
   const beside = fixed && !arms.items.every(item => item.is_fixed) ? `Over always choosing the same arm, the best one, it is ${signed(fixed.value)}, ${between(fixed)}.` : ""
-  return said(gain, [`${one(unit)} over choosing by chance, for the choices of its latest rounds.`,
+  return said(gain, ["a decision over choosing by chance, for the choices of its latest rounds.",
     `By its model it is ${between(gain)} with probability 95%, and ${left.high < LITTLE * gain.value ? "almost nothing is left to gain" : `the best choices would add ${number(left.value)} more`}.`,
     beside, untilKnown(estimate, series, arms), ...more], tone(gain.low, gain.high))
 }
 
 // What the likeliest direction would earn, while none stands out.
-function guess(estimate, series, arms, unit) {
+function guess(estimate, series, arms) {
   if (!estimate?.gain) return ""
-  return `By its model it is ${between(estimate.gain.over_chance)} ${one(unit)} over choosing by chance, with probability 95%. ${untilKnown(estimate, series, arms)}`
+  return `By its model it is ${between(estimate.gain.over_chance)} a decision over choosing by chance, with probability 95%. ${untilKnown(estimate, series, arms)}`
 }
 
 // Intervals shrink with the root of the rows, around the mean of the draws.

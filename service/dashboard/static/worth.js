@@ -56,7 +56,7 @@ function drawArms(arms, estimate, { words, plot, byArm }) {
     const apart = isApart(arms, estimate)
     const rows = (apart ? overMean(known, estimate) : known).toSorted((a, b) => b.one.in_all - a.one.in_all)
     const shown = rows.slice(0, MOST_ARMS), [best, next] = shown, names = shown.map(armName)
-    const second = next ? `; ${overNext(best, next, estimate)} more than one of ${armName(next)}, the next best` : ""
+    const second = next ? `; ${overNext(best, next, estimate, apart)}` : ""
     const over = apart ? " more than the mean of these arms" : ""
     words.textContent = `One choice of ${armName(best)} is worth ${withBand(best.one.in_all, best.one.interval)}${over}: ${number(best.one.at_once)} at once, ${number(best.one.later)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
     plot.node.hidden = false
@@ -103,10 +103,12 @@ export function since({ bins }) {
   return at.at(-1) - at[0] > 86400 ? ` since ${dated(at[0])}` : ""
 }
 
-function overNext(best, next, estimate) {
+// No action pays nothing, so that what the best pays is its lead.
+function overNext(best, next, estimate, apart) {
+  if (!apart && next.context.every(one => one === 0)) return `${armName(next)}, the next best, pays nothing`
   const more = best.one.in_all - next.one.in_all
   const band = bandOf(estimate?.totals, best.context.map((one, i) => one - next.context[i]), more)
-  return withBand(more, band?.map(end => more + BY_LUCK * (end - more)))
+  return `${withBand(more, band?.map(end => more + BY_LUCK * (end - more)))} more than one of ${armName(next)}, the next best`
 }
 
 const withBand = (value, band) => (band ? `${number(value)} (${number(band[0])} to ${number(band[1])})` : number(value))

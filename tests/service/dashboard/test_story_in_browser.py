@@ -81,7 +81,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     worth = f"{kitchen['in_all']:.3g} ({low:.3g} to {high:.3g})"
     assert f"One choice of kitchen is worth {worth}" in said
     assert "since 1 Jun 2026" in said  # when the rounds were, not when they came
-    assert "a day over choosing by chance, for the choices of its latest rounds." in said
+    assert "a decision over choosing by chance, for the choices of its latest rounds." in said
     assert "Whether this beats what you had is not known" in said
     assert "it would choose kitchen now" in said
     assert "Nothing was found by the checks that could be made." in said

@@ -56,6 +56,6 @@ async def test_what_levels_cannot_be_is_named(serve: Serve) -> None:
             body = {"algorithm": "anytime", **shape, "options": options}
             answer = await client.post("/v1/sessions", json=body)
             problem(answer, 422, "bad_option", "options.levels")
-        session = await client.create(algorithm="anytime", dim=2, horizon=6)
+        session = await client.create(algorithm="anytime", dim=20, horizon=60)
         answer = await client.patch(f"/v1/sessions/{session}", json={"options": {"levels": True}})
         problem(answer, 422, "bad_option", "options.levels")

@@ -44,4 +44,5 @@ def test_a_row_counts_the_fits_that_hold(monkeypatch):
 def test_a_run_says_and_is_judged():
     judged = table.play("weak", 3)
     assert judged
-    assert all(set(fit) == {*table.SAID, "best_is_right"} for fit in judged)
+    said = {*table.SAID, "best_is_right", "in_all", "over_next"}
+    assert all(set(fit) == said for fit in judged)

@@ -56,7 +56,12 @@ async def test_a_direction_that_does_not_stand_out_decides_and_is_called_a_guess
             await client.reward(session, round=round, value=rng.normal())
         estimates = (await client.read(f"{path}/estimates"))["items"]
         credit = (await client.read(f"{path}/credit?limit=1"))["items"][0]
-    assert seen["exploring"] == {"status": "none", "deciding": "exploring", "findings": []}
+    assert seen["exploring"] == {
+        "status": "none",
+        "deciding": "exploring",
+        "findings": [],
+        "unchecked": [],
+    }
     guess = seen["learning"]
     assert (guess["status"], guess["in_use"], guess["intervals"]) == ("ok", True, None)
     assert "no direction stands out from the noise yet" in guess["reason"]

@@ -203,7 +203,7 @@ def test_how_users_differ_and_one_user_beside_everybody(page: Page, url: str, sc
     page.get_by_label("One user beside everybody").fill("nobody")
     page.get_by_role("button", name="Compare").click()
     page.get_by_text("the session has no trajectory 'nobody'").wait_for()
-    assert not plot.is_visible()
+    plot.wait_for(state="hidden")
 
 
 def csv_of(page: Page, card: Locator) -> list[list[Any]]:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import typer
 
 from clients.cli.output import AsJson, LogError, counted, show, table
-from clients.cli.simulate import DEFAULT_ALGORITHM, read_options
+from clients.cli.simulate import read_option
 
 CALL_ROUNDS = 10_000  # of one call
 MOST_CALLS = 5000  # about: then trajectories are sent in fewer stretches of time
@@ -83,7 +83,7 @@ def history(
             handle = client.session(session)
             _refuse_unfit(session, handle.info, labels, covariates)
         except NotFound:
-            options = read_options(option or [], [DEFAULT_ALGORITHM])[DEFAULT_ALGORITHM]
+            options = dict(map(read_option, option or []))
             settings = columns.settings(rounds, labels, horizon, options)
             if not create:
                 detail = f"add --create, or create it: client.create_session({session!r}, "
@@ -187,6 +187,9 @@ class Columns:
             body["arm_ids"] = [*latest]
         if self.trajectory is not None:
             body["trajectory"] = rounds[-1]["trajectory"]
+        told = {n: rounds[-1][n] for n in self.covariates if rounds[-1][n] is not None}
+        if told:
+            body["covariates"] = told
         return body
 
 

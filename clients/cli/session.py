@@ -1,12 +1,26 @@
 """`lhb sessions` and `lhb session`: which there are, what was learned, what an agent adds."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import Parameter, Signature, signature
+from itertools import starmap
 from textwrap import wrap
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from clients.cli.output import WIDTH, AsJson, CommandGroup, ServerUrl, show, table
+from clients.cli.output import (
+    WIDTH,
+    AsJson,
+    CommandGroup,
+    LogError,
+    ServerUrl,
+    counted,
+    show,
+    table,
+)
+from clients.cli.simulate import parse, read_option
+from clients.sdk.settings import SettingChanges
 
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
 BAR = 40  # columns of the longest bar
@@ -59,7 +73,8 @@ def show_trajectory(
 
 def _trajectory_lines(found: Mapping[str, Any]) -> Iterator[str]:
     deciding = found["deciding"].replace("_", " ")
-    yield f"{found['trajectory'] or '(no key)'}: {found['n_rounds']} rounds, {deciding}"
+    n = counted(found["n_rounds"], "round")
+    yield f"{found['trajectory'] or '(no key)'}: {n}, {deciding}"
     if found["level"] is not None:
         low, high = found["level"]["interval"]
         yield f"level {found['level']['value']:+.4g} ({low:+.4g} to {high:+.4g})"
@@ -107,6 +122,44 @@ def ask_fit(
     show({**answer}, as_json, [answer.get("reason") or ASKED[answer["asked"]]])
 
 
+CHANGES = {"name": str, "archived": bool, **get_type_hints(SettingChanges)}
+WORDS = {str: "text", bool: "true or false", int: "number", float: "number", NoneType: "null"}
+
+
+def _change(name: str, kind: Any) -> Parameter:
+    """Return the command's parameter that changes a setting of this kind."""
+    if name == "options":
+        taken: Any = Annotated[list[str] | None, typer.Option(help="name=value; repeatable.")]
+    else:
+        words = " or ".join(WORDS.get(part, part) for part in get_args(kind) or (kind,))
+        taken = Annotated[str | None, typer.Option(help=words)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=taken)
+
+
+def change_session(session: Name, url: Url = SERVER, as_json: AsJson = False, **given: Any) -> None:
+    """Change a session, and show it.
+
+    Example: lhb session change tutorial --name lesson --options levels=true
+    """
+    from clients import Client
+
+    changes = {name: value for name, value in given.items() if value}
+    for name in changes.keys() - {"name"}:
+        text = changes[name]
+        changes[name] = dict(map(read_option, text)) if name == "options" else parse(text)
+    if not changes:
+        raise LogError("say what to change, such as --name lesson")
+    with Client(url) as client:
+        handle = client.session(session)
+        info = handle.change(**changes)
+        show({**info}, as_json, _lines(info, handle.estimate()))
+
+
+*_own, _any = signature(change_session).parameters.values()
+vars(change_session)["__signature__"] = Signature([*_own, *starmap(_change, CHANGES.items())])
+session.command("change")(change_session)
+
+
 @session.command("lift")
 def show_lift(
     name: Name,
@@ -135,7 +188,8 @@ def _compared(
         group = lift[name]
         if group["reward"] is not None:
             earned = f"{group['reward']:.4g} a round"
-            yield f"{name:>8}: {earned}, {group['n_rounds']} rounds, {group['n_units']} units"
+            n, of = counted(group["n_rounds"], "round"), counted(group["n_units"], "unit")
+            yield f"{name:>8}: {earned}, {n}, {of}"
     gain = lift["lift"]
     if gain is None:
         yield f"No lift yet: {lift['reason']}."
@@ -171,7 +225,7 @@ ASKED = {
 
 def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str]:
     deciding = info["deciding"].replace("_", " ")
-    rounds = f"{info['algorithm']}, {info['n_rounds']} rounds, {deciding}"
+    rounds = f"{info['algorithm']}, {counted(info['n_rounds'], 'round')}, {deciding}"
     yield f"{info['name'] or info['id']}: {rounds}"
     for finding in estimate.get("findings") or ():
         yield from wrap(f"! {finding['message']}", WIDTH, subsequent_indent="  ")

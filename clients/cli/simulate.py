@@ -156,18 +156,25 @@ def read_options(texts: list[str], algorithms: list[str]) -> dict[str, dict[str,
     """Read `name=value` for every algorithm, `algorithm.name=value` for one; values are JSON."""
     options: dict[str, dict[str, Any]] = {name: {} for name in algorithms}
     for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise typer.BadParameter(f"{text!r} is not of the form name=value")
+        name, value = read_option(text)
         target, dot, short = name.partition(".")
         if dot and target not in options:
             raise typer.BadParameter(f"{target!r} is not among the algorithms of this run")
         for algorithm in [target] if dot else algorithms:
-            options[algorithm][short if dot else name] = _parse(value)
+            options[algorithm][short if dot else name] = value
     return options
 
 
-def _parse(value: str) -> Any:
+def read_option(text: str) -> tuple[str, Any]:
+    """Read `name=value`."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise typer.BadParameter(f"{text!r} is not of the form name=value")
+    return name, parse(value)
+
+
+def parse(value: str) -> Any:
+    """Return a value that is JSON, or text."""
     try:
         return json.loads(value)
     except ValueError:

@@ -42,7 +42,8 @@ def read_contexts_at_once(value: Any) -> Floats | NamedContexts:
     contexts = _decoded(value) if isinstance(value, dict) else _stacked(value)
     n_arms, dim = contexts.shape
     if n_arms == 0:
-        raise Problem(ProblemCode.NO_ARMS, "a decision needs at least one arm", "contexts")
+        detail = 'a decision needs at least one arm; "skip": true is a round without a choice'
+        raise Problem(ProblemCode.NO_ARMS, detail, "contexts")
     if dim == 0:
         raise Problem(ProblemCode.WRONG_SHAPE, "a context needs at least one number", "contexts[0]")
     flat = contexts.ravel()

@@ -24,8 +24,9 @@ router = Routes(SESSION, tags=["sessions"])
 async def post_history(session_id: str, request: Request) -> Response:
     """Append rounds that were decided elsewhere, at most 10 000 per call, all or nothing.
 
-    They are stored as forced decisions. Fits that they make due run in the background. While a long
-    log is being appended, the session takes nothing else (503 `history_pending`).
+    They are stored as forced decisions. From 20 rewards on, a fit of all rounds follows in the
+    background. While a long log is being appended, the session takes nothing else (503
+    `history_pending`).
     """
     service, body = service_of(request), await request.body()
     if len(body) > service.parsed_here_bytes:

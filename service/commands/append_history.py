@@ -11,6 +11,7 @@ from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
 from service.commands.erase_hidden_rows import sweep
 from service.commands.limits import NO_LIMITS, Limits
+from service.commands.out_of_turn import fit_log
 from service.commands.rewards import apply_rewards, plan_rewards
 from service.commands.sessions import find_session, refuse_archived, unknown_session
 from service.rounds.reward import Reward
@@ -229,26 +230,29 @@ class AppendSlice(Command[Appended | Appending]):
         self, work: HiddenWork, contexts: Floats, rounds: range, first: int, state: WorkState
     ) -> int:
         """Append rounds for SLICE_SECONDS of CPU; return how many of the log are appended."""
-        log, until = self.log, thread_time() + SLICE_SECONDS
+        log, session, until = self.log, state.session, thread_time() + SLICE_SECONDS
         for i in rounds:
             decide = Decide(log.key, self.agents, NO_LIMITS, log.trajectory, None)
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest = log.digest
-            beside = covariates_text(state.session, log.told(i))
+            beside = covariates_text(session, log.told(i))
             arm = None if log.arm_ids is None else log.arm_ids[i]
             arms = None if arm is None else [arm]
             decide.at = None if log.times is None else log.times[i]
             decision = decide.take(
-                work, state.session, contexts[i : i + 1], arms, forced=0, beside=beside
+                work, session, contexts[i : i + 1], arms, forced=0, beside=beside
             )
             reward = log.reward(i, first)
             if reward is not None:
-                planned = plan_rewards(work, state.session, [reward], "rewards")
+                planned = plan_rewards(work, session, [reward], "rewards")
                 planned = [(whose, new._replace(at=decision.at)) for whose, new in planned]
-                apply_rewards(work, state.session, planned, self.agents)
+                apply_rewards(work, session, planned, self.agents)
             if thread_time() > until:
                 break
-        work.end(is_whole=i + 1 == len(contexts))
+        is_whole = i + 1 == len(contexts)
+        if is_whole:
+            fit_log(work, session, self.agents)
+        work.end(is_whole=is_whole)
         return i + 1
 
 

@@ -37,6 +37,14 @@ def pending(session: SessionRow) -> DueFit | None:
     return schedule.current or next(iter(schedule.waiting), None)
 
 
+def fit_log(uow: UnitOfWork, session: SessionRow, agents: Agents) -> None:
+    """Make a fit of all rounds due after a log was appended, in place of one that waits so."""
+    schedule, n = session.schedule, session.n_measurements
+    if n >= LEAST and n > schedule.seen:
+        schedule.waiting = [due for due in schedule.waiting if due.reason != "stale"]
+        fit_now(uow, session, agents.get(uow, session), "stale", uow.now)
+
+
 def fit_anew(uow: UnitOfWork, session: SessionRow) -> None:
     """Make a fit due that replaces the estimate in use: somebody was erased of whom it may know.
 

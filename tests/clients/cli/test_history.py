@@ -140,6 +140,7 @@ def test_the_decision_that_goes_with_a_file_is_said(url: str, log: str) -> None:
         assert (session.info["dim"], session.info["arms"]) == (3, ["garden", "kitchen"])
         assert session.info["options"] == {"levels": True, "covariates": ["heat"]}
         decision = eval(python, {"client": client})
+        assert [*session.rounds(trajectory="ann")][-1]["covariates"] == {"heat": 20.0}
         assert decision.arm_id in ("garden", "kitchen")
         said = subprocess.run(shlex.split(curl), capture_output=True, text=True, check=True)
         assert json.loads(said.stdout)["round"] == decision.round + 1

@@ -65,6 +65,23 @@ def test_a_fit_is_asked_for(url: str, capsys: pytest.CaptureFixture[str]) -> Non
         app(["session", "fit", "nobody", "--url", url], prog_name="lhb")
 
 
+def test_what_may_change_is_changed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The options are those of PATCH's settings; a null reaches the server."""
+    with Client(url) as client:
+        client.create_session("before", dim=2, horizon=5, keep_days=9)
+        change = ["session", "change", "--url", url]
+        asked = ["--options", "levels=true", "--options", "memory=500", "--name", "12"]
+        for more in (["before", *asked], ["12", "--keep-days", "null", "--archived", "true"]):
+            app([*change, *more], standalone_mode=False)
+        out = capsys.readouterr().out.splitlines()
+        assert out[0] == "12: anytime, 0 rounds, exploring"
+        info = client.session("12").info
+        assert info["options"] == {"levels": True, "memory": 500}
+        assert (info["keep_days"], info["archived"]) == (None, True)
+    with pytest.raises(SystemExit, match="lhb session change: say what to change, such as"):
+        app([*change, "12"], prog_name="lhb")
+
+
 def test_a_session_is_found_by_its_id_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Client(url) as client:
         one = client.create_session("by id", dim=2, horizon=5)
@@ -106,7 +123,7 @@ def test_a_trajectory_is_shown_beside_everybody(
     show_trajectory("differing", "u5", url)
     show_session("differing", url)
     said = capsys.readouterr().out.splitlines()
-    assert said[:2] == ["u0: 1 rounds, exploring", "No estimate is in use yet."]
+    assert said[:2] == ["u0: 1 round, exploring", "No estimate is in use yet."]
     assert said[2].startswith("u5: 20 rounds, in ")
     everybody, own = found["everybody"]["values"][0], found["own"]["values"][0]
     assert said[4].split()[:3] == ["warm", f"{everybody:+.4f}", f"{own:+.4f}"]

@@ -17,6 +17,7 @@ from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NO_ROW, LiftSums, row_of
 from service.rounds.timeline import read_history
+from service.session.schedule_records import DueFit
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
@@ -78,8 +79,22 @@ async def test_a_fit_due_within_a_log_has_the_rewards_of_all_its_rounds(
     history = due_history(harness, 58)
     measured = history.trajectories[""].measurements
     np.testing.assert_array_equal(measured.value, rewards[:58])
-    assert harness.effects.due == {harness.key: 58}
     assert make_agent("anytime", dim=2, horizon=160).fit(history).n_rows == 58
+    harness.close()
+
+
+def test_a_log_is_fitted_whole(tmp_path: Path) -> None:
+    """Of fits of whole logs that wait for the one at work, the latest alone stays."""
+    harness = ServiceHarness(tmp_path)
+    harness.create(algorithm="anytime", horizon=160)
+    contexts, rewards = log(60)
+    append(harness, contexts[:19], rewards[:19])
+    assert stale(harness) == []  # too few rewards for one out of turn
+    append(harness, contexts, rewards)
+    assert stale(harness) == [79]
+    append(harness, contexts[:3], rewards[:3])
+    assert stale(harness) == [82]
+    assert len(due_history(harness, 82).trajectories[""].measurements.value) == 82
     harness.close()
 
 
@@ -101,12 +116,21 @@ def append(harness: ServiceHarness, contexts: Any, rewards: Any, **more: Any) ->
     return harness.run_large(append_history(log, harness.agents, lambda *left: None))
 
 
+def dues(harness: ServiceHarness) -> list[DueFit]:
+    """The session's fits that are due, the one at work first."""
+    schedule = harness.session.schedule
+    return [one for one in (schedule.current, *schedule.waiting) if one is not None]
+
+
+def stale(harness: ServiceHarness) -> list[int]:
+    """After which rounds the session's fits out of turn are due."""
+    return [due.key for due in dues(harness) if due.reason == "stale"]
+
+
 def due_history(harness: ServiceHarness, key: int) -> History:
-    """What the fit at work reads, which falls due after round `key`."""
+    """What the fit reads that is due after round `key`."""
     session = harness.session
-    due = session.schedule.current
-    assert due is not None
-    assert due.key == key
+    [due] = (one for one in dues(harness) if one.key == key)
     with harness.store.reader() as reader:
         return read_history(reader, session, due.window, due.known)
 

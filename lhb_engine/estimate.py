@@ -160,16 +160,19 @@ class Estimate:
         untold = untold_by(findings)
         if not untold:
             return replace(self, findings=findings, unchecked=unchecked)
+        none = dict.fromkeys(self.diagnostics.keys() & {"angle", "angle_95"})
         return replace(
             self,
             findings=findings,
             unchecked=unchecked,
+            message=untold if self.status == "ok" else self.message,
+            diagnostics=self.diagnostics | none,
             gain=None,
-            no_gain=self.no_gain or untold,
+            no_gain=untold,
             totals=None,
-            no_totals=self.no_totals or untold,
+            no_totals=untold,
             intervals=None,
-            no_intervals=self.no_intervals or untold,
+            no_intervals=untold,
         )
 
     @property

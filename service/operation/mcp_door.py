@@ -8,6 +8,7 @@ server has no keys, tools only read.
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from inspect import Parameter, Signature
 from keyword import iskeyword
 from typing import Annotated, Any, Required, get_args, get_origin, get_type_hints
@@ -17,6 +18,7 @@ import httpx
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import ToolAnnotations
 from pydantic import Field
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.api.access import EVERYBODY, WRITER
 from service.api.request_bodies import DecisionBody, HistoryBody, RewardsBody
 from service.api.session_bodies import SessionBody
+from service.base.settings import DISTRIBUTION
 
 INSTRUCTIONS = (
     "Sessions learn which arm to show from rewards that come late and mixed. Begin with "
@@ -57,8 +60,8 @@ class Door:
             self._posting("reward", reward, RewardsBody, "rewards"),
             self._posting("append_history", append, HistoryBody, "history", "import_id"),
         ]
-        self._reading = _manager(reads)
-        self._writing = _manager([*reads, *writes])
+        self._reading = _manager(reads, [])
+        self._writing = _manager(reads, writes)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -161,10 +164,13 @@ def _bare(kind: Any) -> Any:
     return kind
 
 
-def _manager(tools: Tools) -> StreamableHTTPSessionManager:
+def _manager(reads: Tools, writes: Tools) -> StreamableHTTPSessionManager:
     handlers = logging.root.handlers.copy()
-    server = MCPServer("long-horizon-bandits", instructions=INSTRUCTIONS, log_level="WARNING")
+    named = {"name": DISTRIBUTION, "version": version(DISTRIBUTION), "instructions": INSTRUCTIONS}
+    server = MCPServer(**named, log_level="WARNING")
     logging.root.handlers[:] = handlers  # without its own, whose lines are no JSON and say it all
-    for tool in tools:
-        server.add_tool(tool)
+    for tool in reads:
+        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
+    for tool in writes:
+        server.add_tool(tool, annotations=ToolAnnotations(destructive_hint=False))
     return StreamableHTTPSessionManager(server._lowlevel_server, json_response=True, stateless=True)

@@ -38,8 +38,8 @@ def test_it_is_found_and_nothing_is_said_of_choices(seed: int) -> None:
     assert estimate.no_gain == why_no_credit(estimate, HORIZON)
     assert estimate.intervals is None
     assert estimate.totals is None
-    assert estimate.no_totals
-    assert estimate.no_intervals
+    assert estimate.no_totals == estimate.no_intervals == estimate.message == estimate.no_gain
+    assert estimate.diagnostics["angle"] is None
 
 
 @pytest.mark.parametrize("seed", [1, *repeats(2)])

@@ -36,8 +36,12 @@ async def call(client: Client, tool: str, key: str | None = None, **arguments: A
 
 
 async def tools(client: Client, key: str | None = None) -> set[str]:
-    listed = await ask(client, "tools/list", key)
-    return {tool["name"] for tool in listed["tools"]}
+    """The names of the tools; a tool says whether it writes."""
+    listed = (await ask(client, "tools/list", key))["tools"]
+    reading = {one["name"] for one in listed if one["annotations"].get("readOnlyHint")}
+    named = {one["name"] for one in listed}
+    assert reading == named - WRITING
+    return named
 
 
 async def keys(client: Client) -> dict[str, str]:

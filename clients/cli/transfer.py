@@ -102,11 +102,11 @@ def _write(events: Iterator[bytes], target: BinaryIO) -> None:
 
 def _write_tables(events: Iterator[bytes], folder: Path, kind: str) -> None:
     """Write the tables of a new folder; lists and objects in them are JSON."""
-    folder.mkdir(parents=True)
     texts: dict[str, set[str]] = {}  # columns whose values are no numbers
     with ExitStack() as files:
         whole = files.enter_context(TemporaryFile())
         whole.writelines(events)
+        folder.mkdir(parents=True)  # not before there is something to put there
         whole.seek(0)
         writers: dict[str, csv.DictWriter[str]] = {}
         for record in map(json.loads, whole):

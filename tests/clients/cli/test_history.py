@@ -205,7 +205,9 @@ def test_a_session_is_exported_as_tables(url: str, tmp_path: Path, kind: str) ->
         session.reward(0.5, round=1, trajectory="001")
     out = tmp_path / "tables"
     arguments = ["export", f"as {kind}", "--url", url, "--format", kind, "--out", str(out)]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    failed = CliRunner().invoke(app, [*arguments[:3], "http://127.0.0.1:9", *arguments[4:]])
+    assert failed.exit_code == 1
+    assert CliRunner().invoke(app, arguments).exit_code == 0  # into the folder that is still new
     files = sorted(path.name for path in out.iterdir())
     assert files == [f"decisions.{kind}", f"rewards.{kind}"]
     read = pd.read_parquet if kind == "parquet" else lambda file: pd.read_csv(file, dtype=str)

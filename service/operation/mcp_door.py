@@ -166,8 +166,8 @@ def _bare(kind: Any) -> Any:
 
 def _manager(reads: Tools, writes: Tools) -> StreamableHTTPSessionManager:
     handlers = logging.root.handlers.copy()
-    named = {"name": DISTRIBUTION, "version": version(DISTRIBUTION), "instructions": INSTRUCTIONS}
-    server = MCPServer(**named, log_level="WARNING")
+    known = version(DISTRIBUTION)
+    server = MCPServer(DISTRIBUTION, version=known, instructions=INSTRUCTIONS, log_level="WARNING")
     logging.root.handlers[:] = handlers  # without its own, whose lines are no JSON and say it all
     for tool in reads:
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))

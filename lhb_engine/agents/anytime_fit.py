@@ -10,8 +10,7 @@ import numpy as np
 from lhb_engine.agents.anytime_options import TOLD
 from lhb_engine.agents.fit_part import ACTIVE, Part
 from lhb_engine.agents.fit_past import RowsPast
-from lhb_engine.agents.form_choice import SHARED, KnownForm
-from lhb_engine.agents.form_fits import FormFits
+from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.moments import RowMoments

@@ -5,8 +5,8 @@ each lag weight (half-normal slab, w >= 0), normal theta, spike and wide normal 
 baseline and for each group of covariates. The hyperparameters (density of active lags, slab
 variance, noise variance) are drawn as well, so there is nothing to tune.
 
-What a sweep needs of the data are products of columns. They come from rows (`row_products`) or from
-moments (`moment_products`); the chains draw the same numbers either way.
+What a sweep needs of the data are products of columns, from rows or from moments
+(`sweep_products`); the chains draw the same numbers either way.
 """
 
 import math
@@ -19,9 +19,8 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.covariate_effects import CovariateEffects
-from lhb_engine.posterior.moment_products import MomentProducts
-from lhb_engine.posterior.row_products import RowProducts
 from lhb_engine.posterior.spike_and_slab import gain, gibbs_pass, score_for
+from lhb_engine.posterior.sweep_products import MomentProducts, RowProducts
 
 # Noise prior of docs/model.md (7.2): a fifth of the rewards' variance, with the weight of 30 rows.
 # With fewer rows than unknowns, only this prior keeps a fit from explaining every reward.

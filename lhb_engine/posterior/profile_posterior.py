@@ -1,4 +1,8 @@
-"""The posterior where each feature has a lag profile of its own: docs/model.md 14."""
+"""The posterior where each feature pays at lags of its own, few of them: docs/model.md 14.
+
+With every lag of every feature as one column, its sampler is that of lag weights (7.3) to (7.5)
+with a theta that is 1, a density and a slab for each feature, and weights of either sign.
+"""
 
 from dataclasses import replace
 
@@ -8,9 +12,86 @@ from scipy.special import ndtr
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
-from lhb_engine.posterior.lag_profiles import SparseProfiles
+from lhb_engine.posterior.gibbs_chains import NOISE_ROWS, Chains
 from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
 from lhb_engine.posterior.smooth_profiles import SmoothProfiles
+from lhb_engine.posterior.sweep_products import MomentProducts
+
+
+class _Columns(MomentProducts):
+    """Products of fixed columns, the same for all chains."""
+
+    def columns(self, theta: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return products of each column with Z, itself and the error; theta is 1."""
+        c, p = w.shape
+        gram = self._pairs.reshape(p, p)
+        self._gram = np.broadcast_to(gram, (c, p, p))
+        self._right = np.broadcast_to(self._target[:, 0], (c, p))
+        self._along = np.broadcast_to(self._cross[:, 0], (c, *self._cross[:, 0].shape))
+        self._now = self._right - w @ gram
+        return self._along, np.broadcast_to(np.diag(gram), (c, p)), self._now.copy()
+
+    def left(self, w: Floats) -> Floats:
+        """Return e'e without any effect of covariates, (n_chains,)."""
+        gram, right = self._pairs.reshape(w.shape[1], -1), self._target[:, 0]
+        return np.asarray(self.square - w @ (2.0 * right) + np.vecdot(w @ gram, w))
+
+
+class SparseProfiles(Chains):
+    """Chains over phi, (n_lags, dim), with a spike at 0 and a normal slab for each number.
+
+    Contexts and rewards are scaled to a mean square of about 1. The first half of the chains starts
+    from the profiles `start`, the others from 0.
+    """
+
+    def __init__(
+        self,
+        moments: RowMoments,
+        n_chains: int,
+        rng: np.random.Generator,
+        start: Floats | None = None,
+    ) -> None:
+        self._shape = moments.n_lags, moments.dim
+        single = RowMoments(
+            moments.matrix, moments.n_rows, moments.n_lagged, 1, groups=moments.groups
+        )
+        super().__init__(single, np.ones((n_chains, 1)), rng, signed=True)
+        self.data = self._columns = _Columns(single)
+        self._slab /= moments.dim
+        self.slab2 = np.full((n_chains, moments.dim), 2.0 * self._slab)
+        self.density = np.full((n_chains, moments.dim), 0.2)
+        if start is not None:
+            self.w[: n_chains // 2] = start.ravel()
+        self.data.columns(self.theta, self.w)
+        self.level = self.data.level(self.w)
+        if start is not None:
+            self._draw_density_and_slab()
+            self._draw_theta_and_noise()
+
+    @property
+    def profiles(self) -> Floats:
+        """The present phi of each chain, (n_chains, n_lags, dim)."""
+        return self.w.reshape(len(self.w), *self._shape)
+
+    def _each(self, values: Floats) -> Floats:
+        return np.tile(values, self._shape[0])
+
+    def _draw_density_and_slab(self) -> None:
+        """Draw pi_j and tau_j^2 of each feature, by (7.7)."""
+        active = (self.profiles != 0).sum(axis=1)
+        on = self.rng.standard_gamma(1.0 + active)
+        off = self.rng.standard_gamma(1.0 + self._shape[0] - active)
+        self.density = np.clip(on / (on + off), 1e-3, 0.999)
+        self.slab2 = self._slab + 0.5 * (self.profiles**2).sum(axis=1)
+        self.slab2 /= self.rng.standard_gamma(1.0 + 0.5 * active)
+
+    def _draw_theta_and_noise(self) -> None:
+        """Draw the noise variance alone: theta is 1."""
+        root = self.covariates.root(self.noise2)
+        left = self._columns.left(self.w) - ((self.level[:, None, :] @ root)[:, 0] ** 2).sum(axis=1)
+        gamma = self.rng.standard_gamma(0.5 * (self.data.n_rows + NOISE_ROWS), self.n_chains)
+        self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
+
 
 CHAINS = 4  # of sparse profiles
 SWEEPS: dict[LagForm, tuple[int, int]] = {"sparse": (5, 8), "smooth": (6, 18)}  # before, and kept

@@ -1,19 +1,27 @@
-"""The client's types of the answers: members made from rows, and models for /openapi.json.
+"""The client's types of the answers: members made from rows, pages, and models for /openapi.json.
 
-Answers are not validated against these models.
+Answers are not validated against these models. A page of a listing has a cursor, at most `limit`
+items, and about `PAGE_BYTES` at most.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from fastapi import Query
 from pydantic import BaseModel, Field, create_model
 from typing_extensions import is_typeddict
 
 from service.base.problems import ProblemCode
+from service.storage.reader import PAGE_BYTES, n_bytes
 
+T = TypeVar("T")
+LIMIT = Query(
+    100, ge=1, le=1000, description="maximum number of items; a page of large items has fewer"
+)
+CURSOR = Query("0", pattern="^[0-9]{1,18}$", description="`next` of the previous page")
 # types that the client does not know
 KINDS: dict[tuple[str, str], Any] = {("ProblemAnswer", "code"): ProblemCode}
 
@@ -78,3 +86,23 @@ def _model(kind: Any) -> type[BaseModel]:
             default = None if NoneType in get_args(hint) else Field(default_factory=NoneType)
         members[name] = member, default
     return create_model(kind.__name__, __doc__=kind.__doc__, **members)
+
+
+def cut(rows: list[T], limit: int, cursor_of: Callable[[T], object]) -> tuple[list[T], str | None]:
+    """Cut rows, `limit + 1` of them if there are so many, to one page and the next page's cursor.
+
+    A page of large rows has fewer than `limit`; the cursor of the last page is None.
+    """
+    shown: list[T] = []
+    size = 0
+    for row in rows[:limit]:
+        if size > PAGE_BYTES:
+            break
+        shown.append(row)
+        size += n_bytes(row)
+    return shown, str(cursor_of(shown[-1])) if len(rows) > len(shown) else None
+
+
+def page(items: list[dict[str, Any]], following: str | None) -> dict[str, Any]:
+    """Return the members of `Page`."""
+    return {"items": items, "next": following}

@@ -1,6 +1,6 @@
 """Parsing of request bodies: msgspec parses valid bodies, pydantic the others.
 
-msgspec takes half of pydantic's time, and a third for base64 contexts. `msgspec_types` derives its
+msgspec takes half of pydantic's time, and a third for base64 contexts. `msgspec_type` derives its
 types from the pydantic ones. msgspec ignores unknown and duplicate keys, so this module counts
 keys: every key is followed by one colon, so a body with as many parsed keys as colons has no
 ignored key. A body with more colons (usually one inside a string) goes to pydantic, as does every
@@ -9,26 +9,45 @@ body that msgspec refuses. pydantic's errors name the offending field.
 
 import json
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NotRequired,
+    Required,
+    TypedDict,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from msgspec import MsgspecError
+from msgspec import Meta, MsgspecError
 from msgspec.json import Decoder
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from typing_extensions import TypeAliasType, is_typeddict
 
-from service.api.msgspec_types import msgspec_type
 from service.api.request_bodies import (
+    ENCODED,
+    SLOW,
     TAGS,
     BatchBody,
     DecisionBody,
     HistoryBody,
     RankBody,
     RewardsBody,
+    SessionBody,
+    SessionCopy,
+    SessionPatch,
 )
-from service.api.session_bodies import SessionBody, SessionCopy, SessionPatch
 from service.base.field_types import field_name
 from service.base.problems import Problem, ProblemCode
 from service.session.trial import POLICY_TAGS
 
+LIMITS = ("ge", "le", "gt", "lt", "min_length", "max_length", "pattern")
 MAX_NAMED_ERRORS = 100  # errors that are listed; a list stops at its first one, unknown keys do not
 # bytes; `request_body` counts the brackets of a larger body before it is parsed, and `_problem`
 # does not parse it a second time to look for duplicate keys
@@ -167,6 +186,47 @@ def _in_words(error: Mapping[str, Any]) -> str:
 def _field(location: tuple[int | str, ...]) -> str:
     tags = (*TAGS, *POLICY_TAGS)
     return field_name(tuple(part for part in location if part not in tags)) or "body"
+
+
+def msgspec_type(kind: Any) -> Any:
+    """Translate a type with pydantic's annotations into one that msgspec parses.
+
+    Members of a TypedDict that have a custom validator are left out. msgspec ignores them like
+    unknown keys, so `body_parsing` passes a body with such a member to pydantic.
+    """
+    if isinstance(kind, TypeAliasType):
+        return msgspec_type(kind.__value__)
+    if is_typeddict(kind):
+        members = {}
+        for name, hint in get_type_hints(kind, include_extras=True).items():
+            if not _has_validator(hint):
+                must = Required if name in kind.__required_keys__ else NotRequired
+                members[name] = must[msgspec_type(hint)]
+        return TypedDict(kind.__name__, members)  # type: ignore[operator]
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return bytes if ENCODED in parts else _limited(msgspec_type(parts[0]), parts[1:])
+    if origin in (Required, NotRequired):
+        return msgspec_type(parts[0])
+    if origin in (Union, UnionType):
+        hot = [part for part in parts if SLOW not in get_args(part)]
+        return Union[tuple(map(msgspec_type, hot))]  # noqa: UP007
+    if origin is dict:
+        return dict[msgspec_type(parts[0]), msgspec_type(parts[1])]  # type: ignore[misc]
+    return list[msgspec_type(parts[0])] if origin is list else kind  # type: ignore[misc]
+
+
+def _limited(kind: Any, annotations: tuple[Any, ...]) -> Any:
+    """Put the limits of pydantic's annotations on `kind`."""
+    limits: dict[str, Any] = {}
+    for info in annotations:
+        for limit in info.metadata if isinstance(info, FieldInfo) else ():
+            limits |= {name: getattr(limit, name) for name in LIMITS if hasattr(limit, name)}
+    return Annotated[kind, Meta(**limits)] if limits else kind
+
+
+def _has_validator(kind: Any) -> bool:
+    return any(isinstance(part, BeforeValidator) or _has_validator(part) for part in get_args(kind))
 
 
 SESSION: BodyParser[Any] = BodyParser(SessionBody)

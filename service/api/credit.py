@@ -24,9 +24,8 @@ from lhb_engine.evaluation.credit import (
     worth_interval,
 )
 from lhb_engine.history import Floats, Ints
-from service.api.answer_models import members_of, page_of
+from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of
 from service.api.bins import BY, Bins, of_numbers, of_times, times_of
-from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.deciding import deciding

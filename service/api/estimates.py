@@ -12,8 +12,7 @@ from clients.sdk.answers import (
     NoEstimateAnswer,
 )
 from lhb_engine.posterior.spread_in_words import spread_in_words
-from service.api.answer_models import members_of, page_of, timestamp
-from service.api.paging import CURSOR, LIMIT, cut, page
+from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.routes import SESSION, Routes, json_response
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import names_answer

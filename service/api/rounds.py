@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from clients.sdk.answers import RoundAnswer, SpanAnswer
-from service.api.answer_models import members_of, page_of
-from service.api.paging import CURSOR, LIMIT, cut, page
+from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of
 from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.timeline import timeline_of

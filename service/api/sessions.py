@@ -5,14 +5,12 @@ from typing import Any
 from fastapi import Query, Request, Response
 
 from lhb_engine.agents.base import Deciding
-from service.api.answer_models import members_of, timestamp
+from service.api.answer_models import LIMIT, cut, members_of, page, timestamp
 from service.api.body_parsing import PATCH, SESSION
-from service.api.paging import LIMIT, cut, page
 from service.api.routes import Routes, json_response
 from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.api.session_types import SessionAnswer, SessionPage
-from service.commands.change_session import ChangeSession
-from service.commands.erase_feature import EraseFeature
+from service.commands.change_session import ChangeSession, EraseFeature
 from service.commands.sessions import CreateSession, DeleteSession
 from service.fits.cost import allowed_cost
 from service.rounds.deciding import deciding

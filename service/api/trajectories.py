@@ -8,8 +8,7 @@ from fastapi import Query, Request, Response
 from clients.sdk.answers import OneTrajectoryAnswer, TrajectoryAnswer
 from lhb_engine.posterior.own_responses import QUANTILE
 from lhb_engine.posterior.spread_in_words import differing
-from service.api.answer_models import page_of, timestamp
-from service.api.paging import LIMIT, page
+from service.api.answer_models import LIMIT, page, page_of, timestamp
 from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import names_answer

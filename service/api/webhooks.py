@@ -9,9 +9,8 @@ from typing_extensions import TypedDict
 
 from clients.sdk.answers import NewWebhookAnswer, WebhookAnswer
 from service.api.access import ADMIN
-from service.api.answer_models import members_of, page_of, timestamp
+from service.api.answer_models import members_of, page, page_of, timestamp
 from service.api.body_parsing import BodyParser
-from service.api.paging import page
 from service.api.routes import Routes, json_response
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.unions import strict

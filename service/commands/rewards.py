@@ -1,25 +1,25 @@
-"""Taking rewards. All of them are checked first, and written only if every one is valid."""
+"""Taking rewards. All of them are checked first, and written only if every one is valid.
+
+A correction is a value that replaces an earlier one of the same rounds; both stay in the log. The
+next fit uses the later one. A fit whose manifest ends before it is repeated with the earlier one,
+because a manifest names rows by position.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
 
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
-from service.commands.corrections import no_such_reward, refuse_corrections, refuse_used
 from service.commands.out_of_turn import is_stale
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.when_due import (
-    after_measurement,
-    begin_rounds,
-    fit_now,
-    is_between_boundaries,
-)
+from service.fits.when_due import after_measurement, begin_rounds, fit_now, is_between_boundaries
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import field_of_rounds, of_trajectory, refuse_given_up
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
+from service.session.rules import has_only_sums
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
@@ -265,3 +265,41 @@ def _positions(
         else:
             ranges.append((position, position))
     return ranges
+
+
+def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None:
+    """Check what a correction needs of the session, and of itself.
+
+    Raises 409 no_corrections if the agent learns from each reward at once; 422 missing without what
+    makes it unambiguous.
+    """
+    field = "replaces" if reward.replaces is not None else "correct"
+    if not ALGORITHMS[session.algorithm].takes_corrections:
+        detail = f"{session.algorithm} has learned from the value already, and keeps no past"
+        raise Problem(ProblemCode.NO_CORRECTIONS, detail, prefix + field)
+    if reward.reward_id is None:
+        detail = "a correction needs a reward_id of its own: a retry could undo a later one"
+        raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
+    if reward.replaces is None and closing_of(session).adds_up:
+        detail = (
+            'in reward_mode "sum" a round may have several values; '
+            "say by `replaces` which one is corrected: it is a reward_id"
+        )
+        raise Problem(ProblemCode.MISSING, detail, f"{prefix}replaces")
+
+
+def refuse_used(session: SessionRow, root: int, field: str) -> None:
+    """Raise 409 no_corrections if a fit used a value, and could not add up all rows again."""
+    if has_only_sums(session) and root <= session.schedule.seen:
+        detail = "a fit has learned from the value, and the session drops rows: it cannot forget it"
+        raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)
+
+
+def no_such_reward(reward: Reward, prefix: str) -> Problem:
+    """Make the problem of a correction of nothing."""
+    where = of_trajectory(reward.trajectory)
+    if reward.replaces is not None:
+        detail = f"no reward{where} has the id {reward.replaces!r}"
+        return Problem(ProblemCode.UNKNOWN_REWARD, detail, f"{prefix}replaces")
+    detail = f"these rounds{where} have no value yet; send it without `correct`"
+    return Problem(ProblemCode.UNKNOWN_REWARD, detail, f"{prefix}correct")

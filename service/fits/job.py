@@ -18,7 +18,7 @@ from lhb_engine.agents.base import NeedsAllRows, NeedsNewSums
 from lhb_engine.blas import one_thread
 from service.fits.beginning import beginning
 from service.fits.fit_answer import FitAnswer
-from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
+from service.fits.process_limits import NeedsMoreMemory, limit_fits, limited, take_buffers
 from service.session.records import SessionKey
 from service.storage.database_url import open_reader
 

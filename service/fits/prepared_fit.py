@@ -11,8 +11,8 @@ from lhb_engine.design.session_sums import KeptSums, SessionSums
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
 from service.fits.kept_sums import has_sums, sums_made_anew, usable_sums
-from service.rounds.context_sets import stored_sets
 from service.rounds.kept_slots import SettledSlots
+from service.rounds.offered_arms import stored_sets
 from service.rounds.retention import no_fit_from_rows
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow

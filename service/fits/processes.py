@@ -12,10 +12,10 @@ from service.base.problems import ProblemCode, Unavailable
 from service.base.process_pool import NotBegun, Processes
 from service.base.settings import Settings
 from service.fits.cost import cpu_limit
-from service.fits.cpu_limit import SPENT, within_cpu_time
 from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
+from service.fits.process_limits import SPENT, within_cpu_time
 from service.fits.process_places import Place, Places
 from service.rounds.kept_slots import KeepSlots
 from service.writer.agent_cache import Agents

@@ -24,8 +24,7 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.access import EVERYBODY, WRITER
-from service.api.request_bodies import DecisionBody, HistoryBody, RewardsBody
-from service.api.session_bodies import SessionBody
+from service.api.request_bodies import DecisionBody, HistoryBody, RewardsBody, SessionBody
 from service.base.settings import DISTRIBUTION
 
 INSTRUCTIONS = (

@@ -1,16 +1,24 @@
-"""The past of a session whose rounds are decisions, read by a constant number of statements."""
+"""What a fit reads of a session: its rows, at once or in slices.
 
+Of a session whose rounds are decisions they are read by a constant number of statements.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
+from lhb_engine.history import LATEST, FitWindow, History, Ints, Measurements, Trajectory
 from service.rounds.closing import closing_of
-from service.rounds.stored_past import StoredPast
+from service.rounds.retention import changed_in_time, last_before, times_of
 from service.rounds.stored_rows import (
     NONE,
+    SLICE,
     Rows,
     first_not_used,
     needed_ranges,
@@ -18,9 +26,101 @@ from service.rounds.stored_rows import (
     stored_rounds,
 )
 from service.rounds.told import with_covariates
-from service.session.records import SessionRow, VoidRow
+from service.session.records import KeptSumsRow, SessionRow, VoidRow
 from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Range, Reader
+
+
+class StoredPast(ABC):
+    """What a fit reads of a session: up to a watermark, without one all that there is."""
+
+    n_rows: int  # how many rows there may be
+    anew = FOR_EVER  # a fit from sums reads values, too, that later corrections replaced
+
+    def __init__(
+        self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark | None
+    ) -> None:
+        self._reader, self._session, self._window, self._known = reader, session, window, known
+        self._measured = FOR_EVER if known is None else known.measured
+        self._n_positions = self._measured  # of rows
+
+    def seen_before(self, agent: Agent, measured: int | None) -> int | None:
+        """Return up to which position the rows are those of the installed estimate's fit.
+
+        That fit could use so many measurements.
+        """
+        return measured
+
+    def has_order(self, stretches: Stretches) -> bool:
+        """Return whether sums of rows can be kept, where levels change after such stretches."""
+        return True
+
+    def has_changed(self, since: KeptSumsRow) -> bool:
+        """Return whether rows that sums have changed: a decision was voided."""
+        return bool(self._reader.voids(self._session.key, since.measured, self._measured))
+
+    @abstractmethod
+    def whole(self) -> History:
+        """Build the history that `Agent.fit` gets: all rows of the window."""
+
+    @abstractmethod
+    def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
+        """Build the history of a fit that has sums of the first `n_settled` measurements.
+
+        It has the rows of the measurements after these, those that are pairs with them, and the
+        latest rows. Where trajectories have levels, it has the rows of the stretches that have new
+        ones.
+        """
+
+    def slices(self, stretches: Stretches = NO_LEVELS) -> Iterator[tuple[int, History]]:
+        """Build the history of a fit slice by slice: of so many measurements in order of arrival.
+
+        Each has the rows of its measurements, of their pairs, and of their levels, beside the
+        position of its last measurement. Slices without a round of the window are left out; the
+        first of their measurements that is no row is then that of the next slice.
+        """
+        unsettled = FOR_EVER
+        for after in range(0, self._n_positions, SLICE * moment_sums.GRAIN):
+            until = min(after + SLICE * moment_sums.GRAIN, self._n_positions)
+            wanted = self._with_levels(self._after(after, until), stretches)
+            ranges = self._needed(wanted)
+            history = self._of_ranges(ranges, (after, until))
+            assert history.unsettled is not None
+            if history.unsettled <= until:
+                unsettled = min(unsettled, history.unsettled)
+            if ranges and history.trajectories:
+                yield until, replace(history, unsettled=min(unsettled, history.unsettled))
+
+    @abstractmethod
+    def _needed(self, wanted: list[Rows]) -> list[Range]:
+        """Return the ranges of rounds that rows need, in order of trajectories."""
+
+    @abstractmethod
+    def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
+        """Build the history of ranges of rounds of trajectories, in order.
+
+        `within` are the positions, from after the first one to the second one, of the measurements
+        that may be the first which is no row.
+        """
+
+    def _after(self, after: int, until: int) -> Rows:
+        """Return the measurements of positions after one, up to another."""
+        found = self._reader.measurements_after(self._session.key, after, until)
+        return stored_measurements(found, self._session)
+
+    def _with_levels(self, rows: Rows, stretches: Stretches) -> list[Rows]:
+        """Return rows, and where there are levels those of the stretches in which some begin."""
+        if not stretches.n_rounds:
+            return [rows]
+        ranges = [
+            (name, *rounds) for name, some in rows.items() for rounds in stretches.of(some.first)
+        ]
+        return [rows, self._within(ranges)]
+
+    def _within(self, ranges: list[Range]) -> Rows:
+        """Return the measurements that begin in ranges of rounds."""
+        found = self._reader.measurements_in(self._session.key, ranges, self._measured)
+        return stored_measurements(found, self._session)
 
 
 class PastByDecision(StoredPast):
@@ -140,3 +240,155 @@ class PastByDecision(StoredPast):
     def of(self, name: str, first: int = 1) -> History:
         """Build the history of what is left of one trajectory, from a round on."""
         return self._of_ranges([(name, first, FOR_EVER)], (self._n_positions, self._n_positions))
+
+
+class PastByTime(PastByDecision):
+    """Its rounds are decisions that time closes: with the sum of their values, or by default.
+
+    Rows stand in the order of decisions. A value's row has the position of its decision. A sum, and
+    a default, has that of the decision that closes its round: the trajectory's next one, or the one
+    after the window. So what a row is, and where it stands, depends on the stored rows alone.
+    Values may come for a round at any time. Therefore only rows before the latest 32 768 are
+    settled, of rounds older than the wait, and a value for one of these makes the next fit add all
+    rows anew; where rows are dropped, it is refused.
+    """
+
+    seen_stays = False
+    settled_round: int
+
+    def __init__(
+        self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark
+    ) -> None:
+        super().__init__(reader, session, window, known)
+        self._closing = closing_of(session)
+        self._decided, self._closed_at = known.decided, known.closed_at
+        self._n_positions = window.last + 1
+        self.settled_round = window.last - LATEST
+
+    def seen_before(self, agent: Agent, measured: int | None) -> int | None:
+        """Return up to which position the rows are those of the installed estimate's fit."""
+        return None if agent.prediction is None else agent.prediction.last_round
+
+    def has_order(self, stretches: Stretches) -> bool:
+        """Return whether rows do not depend on spans that reach into a stretch."""
+        return self._closing.adds_up or not stretches.n_rounds
+
+    def has_changed(self, since: KeptSumsRow) -> bool:
+        """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
+        assert self._known is not None
+        given = self._reader, self._session, since, self._known
+        return changed_in_time(*given, since.n_settled)
+
+    def whole(self) -> History:
+        """Build the history that `Agent.fit` gets: all rows of the window."""
+        window, session = self._window, self._session
+        has_order = ALGORITHMS[session.algorithm].takes_parts and self.settled_round > 0
+        if window.first > 1 or not has_order:
+            return super().whole()
+        ranges = [(name, 1, FOR_EVER) for name in sorted(self._spans(1))]
+        history = self._of_ranges(ranges, (0, self._n_positions))
+        whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
+        history = replace(history, trajectories=whole)
+        if history.measures_latest(LATEST):
+            return history
+        return replace(history, measured=self._open_from)
+
+    def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
+        """Build the history of a fit that has sums of the rows up to a position."""
+        later = self._with_levels(self._after(n_settled, self._n_positions), stretches)
+        latest, place = self._spans(self.settled_round + 1), (n_settled, self._n_positions)
+        history = self._of_ranges(self._needed(later, latest), place)
+        if history.measures_latest(LATEST):
+            return history
+        before = self._after(max(0, self._open_from - LATEST), self._open_from)
+        history = self._of_ranges(self._needed([*later, before], latest), place)
+        return replace(history, measured=self._open_from)
+
+    @cached_property
+    def _open_from(self) -> int:
+        """The position from which on decisions came too late to close a round.
+
+        Where hardly any of the latest rounds is closed, the latest rows are those before it.
+        """
+        at = times_of(self._reader, self._session)
+        return last_before(at, self._closed_at, 0, self._window.last) + 1
+
+    def _after(self, after: int, until: int) -> Rows:
+        """Return the rounds that close, or begin, at the positions of a range, and spans in it."""
+        session, until = self._session, self._read_until(until)
+        spans = self._reader.window_spans(session.key, after + 1, until)
+        rows = _rounds([(name, first - 1, last) for name, first, last in spans])
+        rows.pop(session.erasing or "\0", None)
+        if self._closing.adds_up:
+            return rows
+        # a window that begins with the session would have all measurements
+        place = session.key, max(2, after + 1), until, self._window.n_lags, self._measured
+        given = stored_measurements(self._reader.window_measurements(*place), session)
+        for name, some in given.items():
+            alone = rows.get(name, NONE)
+            first, last = (
+                np.append(getattr(alone, x), getattr(some, x)) for x in ("first", "last")
+            )
+            rows[name] = Measurements(first, last, np.zeros(len(first)))
+        return rows
+
+    def _within(self, ranges: list[Range]) -> Rows:
+        return _rounds(ranges)
+
+    def _read_until(self, until: int) -> int:
+        """Return the position of the last decision that closes a round up to a position."""
+        return self._decided if until == self._n_positions else until
+
+    def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
+        reader, session, window, (after, until) = self._reader, self._session, self._window, within
+        found = reader.measurements_in(session.key, ranges, self._measured)
+        values = stored_measurements(found, session)
+        place = session.key, after + 1, self._read_until(until)
+        closed = reader.window_closed(*place, self._decided, self._closed_at)
+        parts: dict[str, Trajectory] = {}
+        positions: dict[str, Ints] = {}
+        asked = iter(ranges)
+        place = session.key, after + 1, min(until, self.settled_round)
+        unsettled = reader.first_began_after(*place, self._closed_at)  # its value may still come
+        rounds = reader.rounds_in(session.key, ranges, window.last)
+        for name, (start, contexts, begun) in stored_rounds(rounds, session, self._voids):
+            first, end = next(one[1:] for one in asked if one[0] == name and one[2] >= start)
+            closers = np.append(begun[1:], self._n_positions)
+            n_closed = int(np.searchsorted(closers, after, "right"))
+            n_closed = max(n_closed, min(closed.get(name, 0) - start + 1, len(begun)))
+            unsettled = min([unsettled, *closers[n_closed : n_closed + 1].tolist()])
+            # what closes the last round of a range is not in it
+            last = min(start + len(begun), end) - 1
+            given = values.get(name, NONE)
+            rows = self._closing.rows(given, start, min(start + n_closed - 1, last))
+            rows = rows.between(start, last)
+            if start > first:  # earlier rounds are dropped
+                rows = self._with_lags(rows, start)
+            at = rows.last - start
+            has_value = np.isin(rows.first, given.first) & (not self._closing.adds_up)
+            # the order of the names is that of the trajectories: no key holds a zero byte
+            key = f"{name}\0{start:020}"
+            parts[key] = Trajectory(contexts, replace(rows, position=None), start, begun)
+            positions[key] = np.where(has_value, begun[at], closers[at])
+        history = History(session.dim, parts, window)
+        history = with_covariates(reader, session, history, self._measured)
+        trajectories = {
+            key: replace(part, measurements=replace(part.measurements, position=positions[key]))
+            for key, part in history.trajectories.items()
+        }
+        return replace(
+            history,
+            trajectories=trajectories,
+            measured=self._n_positions,
+            unsettled=unsettled,
+            settled_round=self.settled_round,
+        )
+
+
+def _rounds(ranges: list[Range]) -> Rows:
+    """Return the rounds of some ranges as measurements of nothing, by trajectory."""
+    found: dict[str, list[Ints]] = {}
+    for name, first, last in ranges:
+        found.setdefault(name, []).append(np.arange(max(first, 1), last + 1))
+    rounds = {name: np.concatenate(parts) for name, parts in found.items()}
+    return {name: Measurements.single(some, np.zeros(len(some))) for name, some in rounds.items()}

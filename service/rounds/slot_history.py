@@ -13,9 +13,9 @@ import numpy as np
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Trajectory, joined
+from service.rounds.history import StoredPast
 from service.rounds.slot_sums import SlotSums, read_slot_sums, slot_sums_of
 from service.rounds.slot_table import SlotTable
-from service.rounds.stored_past import StoredPast
 from service.rounds.stored_rows import (
     NONE,
     Rows,

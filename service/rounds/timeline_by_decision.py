@@ -7,9 +7,8 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
-from service.rounds.closed_history import PastByTime
 from service.rounds.closing import closing_of
-from service.rounds.history import PastByDecision
+from service.rounds.history import PastByDecision, PastByTime
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decided_rounds
 from service.session.covariates import covariates_text, names_of_covariates

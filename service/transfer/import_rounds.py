@@ -5,7 +5,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.commands.corrections import refuse_corrections
+from service.commands.rewards import refuse_corrections
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import check_span

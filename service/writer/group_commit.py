@@ -14,6 +14,8 @@ more time than the statements of brief commands take.
 """
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from time import monotonic, perf_counter, thread_time
 from typing import Any
@@ -22,7 +24,6 @@ import structlog
 
 from service.base.problems import Problem, ProblemCode, Unavailable
 from service.storage.ports import Contended, Keys, KnownRows, MustWait, Steps, Store, Transaction
-from service.writer.clock import Clock
 from service.writer.command import Command, CommandOutcome, Commands, Result
 from service.writer.command_queue import Answer, BatchSize, BatchTimes, CommandQueue
 from service.writer.effects import Effects
@@ -360,3 +361,28 @@ class GroupCommit:
             transaction.rollback()
         except Exception:  # the command is answered with the error before it
             log.exception("defect", of="a rollback")
+
+
+class Clock:
+    """Seconds since 1970, never decreasing.
+
+    If the system's clock is set back, this one runs at half speed until the system's has caught
+    up. The order of times stays, and a wait takes at most twice its length. `steady` is monotonic.
+    """
+
+    def __init__(
+        self,
+        system: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._system, self._steady = system, steady
+        self._lock = threading.Lock()
+        self._at, self._now = steady(), system()
+
+    def __call__(self) -> float:
+        """Return the time now, in seconds since 1970."""
+        with self._lock:
+            at = self._steady()
+            self._now = max(self._system(), self._now + 0.5 * (at - self._at))
+            self._at = at
+            return self._now

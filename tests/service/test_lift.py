@@ -15,9 +15,9 @@ from service.commands.erase_hidden_rows import sweep
 from service.commands.erase_trajectory import erase_trajectory
 from service.lift import steps
 from service.lift.exact import ONE, exact, fraction, nearest
-from service.lift.keep_lift import KeepLift
 from service.lift.steps import next_step
 from service.lift.sums import NO_ROW, LiftSums, Row
+from service.lift.watch import KeepLift
 from service.session.records import DecisionRow, LiftSumsRow
 from service.session.trial import Trial
 from service.transfer.file_format import export_session

@@ -9,8 +9,7 @@ import pytest
 from benchmarks.profile_worlds import Clickbait
 from lhb_engine.agents import ALGORITHMS, make_agent
 from lhb_engine.agents.base import OptionError
-from lhb_engine.agents.form_choice import SURE, WORSE, KnownForm, best_form
-from lhb_engine.agents.form_fits import FormFits
+from lhb_engine.agents.form_fits import SURE, WORSE, FormFits, KnownForm, best_form
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units

@@ -7,7 +7,6 @@ import pytest
 
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import NEVER, align
-from lhb_engine.design.grain_changes import changes
 from lhb_engine.design.level_sums import (
     INEXACT,
     LevelErrors,
@@ -17,6 +16,7 @@ from lhb_engine.design.level_sums import (
     shares,
 )
 from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.session_sums import changes
 from tests.lhb_engine.played_histories import DIM, HORIZON, history
 
 STRETCH = 16

@@ -10,8 +10,8 @@ from lhb_engine.agents import make_agent
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.context_span import ContextSpan
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
+from lhb_engine.posterior.sweep_products import ContextSpan
 
 
 def wide_history(dim, n=30, *, n_lags=8, n_parts=1, keep=1.0, level=0.0, seed=0):

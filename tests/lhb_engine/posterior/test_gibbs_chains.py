@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lhb_engine.design import lag_shifts
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.fit_rows import measured_rows
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior import sweep_products
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.spike_and_slab import gain, score_for
 from tests.lhb_engine.played_histories import (
@@ -104,9 +104,9 @@ def test_lags_held_as_one_matrix_equal_those_by_transforms(monkeypatch, n_places
     rng = np.random.default_rng(0)
     xi, w = rng.standard_normal((n_places, DIM)), rng.standard_normal((4, n_lags))
     error, theta = rng.standard_normal((4, n_places)), rng.standard_normal((4, DIM))
-    dense = lag_shifts.ShiftedContexts(xi, n_lags)
-    monkeypatch.setattr(lag_shifts, "_DENSE", 0)
-    by_transform = lag_shifts.ShiftedContexts(xi, n_lags)
+    dense = sweep_products.ShiftedContexts(xi, n_lags)
+    monkeypatch.setattr(sweep_products, "_DENSE", 0)
+    by_transform = sweep_products.ShiftedContexts(xi, n_lags)
     for lags in (dense, by_transform):
         for i in range(4):
             each = np.array([np.convolve(w[i], x)[:n_places] for x in xi.T])

@@ -8,8 +8,7 @@ from scipy.stats import multivariate_normal
 
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.posterior import smooth_profiles
-from lhb_engine.posterior.lag_profiles import SparseProfiles
-from lhb_engine.posterior.profile_posterior import profile_posterior
+from lhb_engine.posterior.profile_posterior import SparseProfiles, profile_posterior
 from lhb_engine.posterior.smooth_profiles import SmoothProfiles, kernel_root
 
 LAGS, DIM, ROWS = 3, 2, 40

@@ -13,9 +13,9 @@ from service.commands.append_history import Appended, Appending, AppendSlice, Lo
 from service.commands.decisions import Decide
 from service.commands.limits import NO_LIMITS
 from service.lift.exact import ONE
-from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NO_ROW, LiftSums, row_of
+from service.lift.watch import KeepLift
 from service.rounds.timeline import read_history
 from service.session.schedule_records import DueFit
 from service.writer.group_commit import GroupCommit

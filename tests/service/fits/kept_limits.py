@@ -8,13 +8,12 @@ from lhb_engine import context_sets
 from lhb_engine.agents import anytime, summed_past
 from lhb_engine.design import moment_sums
 from lhb_engine.findings import all_checks
-from service.rounds import closed_history, history, slot_history
+from service.rounds import history, slot_history
 
 # each has taken LATEST from lhb_engine.history as it was imported
 READERS = (
     anytime,
     summed_past,
-    closed_history,
     history,
     slot_history,
     service.fits.kept_sums,

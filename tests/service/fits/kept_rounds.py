@@ -15,9 +15,8 @@ from lhb_engine.history import History
 from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.rounds import stored_past
-from service.rounds.closed_history import PastByTime
-from service.rounds.history import PastByDecision
+from service.rounds import history
+from service.rounds.history import PastByDecision, PastByTime
 from service.session.records import KeptSumsRow
 from service.storage.ports import Store
 from service.storage.reader import FOR_EVER
@@ -41,7 +40,7 @@ def low_limits(
     """Sums from 64 rounds on."""
     keep_sums_from(monkeypatch, 64)
     few_draws(monkeypatch)
-    monkeypatch.setattr(stored_past, "SLICE", 2)
+    monkeypatch.setattr(history, "SLICE", 2)
     made = ServiceHarness(tmp_path, store)
     made.read = []  # type: ignore[attr-defined]
     for kind in (PastByDecision, PastByTime):

@@ -17,7 +17,7 @@ from service.fits import job
 from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.rounds import slot_history, slot_sums, stored_past
+from service.rounds import history, slot_history, slot_sums
 from service.rounds.kept_slots import KeepSlots
 from service.rounds.slot_history import PastBySlot
 from service.session import slot_clock
@@ -64,7 +64,7 @@ def in_slices(patch: pytest.MonkeyPatch) -> Iterator[None]:
     with patch.context() as here:
         without_sums(here)
         here.setattr(service.fits.kept_sums, "AT_ONCE", 1)
-        here.setattr(stored_past, "SLICE", 2)
+        here.setattr(history, "SLICE", 2)
         yield
 
 

@@ -12,7 +12,7 @@ from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
 from service.commands.void_decision import VoidDecision
-from service.rounds import history, stored_past
+from service.rounds import history
 from service.session.schedule_records import Watermark
 from service.transfer.replay import replay_session
 from tests.examples import repeats
@@ -94,7 +94,7 @@ def test_no_slice_hides_a_measurement_beyond_the_window(
 ) -> None:
     """Users of one round each; slices of four. The next fit has to add what is beyond."""
     monkeypatch.setattr(moment_sums, "GRAIN", 4)
-    monkeypatch.setattr(stored_past, "SLICE", 1)
+    monkeypatch.setattr(history, "SLICE", 1)
     harness.create(algorithm="anytime", dim=DIM, horizon=6)
     contexts = np.ones((2, DIM))
     for i in range(24):

@@ -9,8 +9,8 @@ import pytest
 from service.base.problems import Problem
 from service.commands.drop_rounds import GiveUpRounds
 from service.commands.erase_trajectory import erase_trajectory
-from service.lift.keep_lift import KeepLift
 from service.lift.steps import next_step
+from service.lift.watch import KeepLift
 from service.rounds.retention import Plan, plan
 from service.session.records import LiftSumsRow
 from service.transfer.file_format import export_session, read_lines, written

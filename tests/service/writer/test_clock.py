@@ -1,7 +1,7 @@
 """The stored time never goes back."""
 
 from service.api.answer_models import timestamp
-from service.writer.clock import Clock
+from service.writer.group_commit import Clock
 
 
 class Times:

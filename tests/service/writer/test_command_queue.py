@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from service.base.problems import Problem
-from service.commands.erase_feature import EraseFeature
+from service.commands.change_session import EraseFeature
 from service.commands.erase_trajectory import EraseTrajectory
 from service.commands.void_decision import VoidDecision
 from service.writer.command import Command

@@ -1,17 +1,23 @@
-"""A limit to the memory of each fit, in the process that runs it (Linux; elsewhere there is none).
+"""Limits to the memory and the CPU time of each fit, in the process that runs it.
 
-The limit is on private memory beyond what the process holds when the fit begins. An allocation
-beyond it fails as any other that the system refuses, and the process goes on.
+The limit of memory (on Linux alone) is on private memory beyond what the process holds when the fit
+begins. An allocation beyond it fails as any other that the system refuses, and the process goes on.
+The limit of CPU time (not on Windows) counts what the fit has had of a processor, not how long it
+waited for one: on a busy machine a fit takes long and has done nothing wrong.
 """
 
 import resource
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
+Returned = TypeVar("Returned")
+SPENT = -int(getattr(signal, "SIGPROF", 0))  # exit code of a process that reached the limit
 SPARE_MB = 16  # a thread's stack, and what holds no data
 _megabytes: int | None = None  # that a fit of this process may take
 _is_on = False
@@ -76,3 +82,14 @@ def _data_bytes() -> int:
         if name == "VmData":
             return int(value.split()[0]) * 1024
     return 0
+
+
+def within_cpu_time(seconds: float, work: Callable[..., Returned], *given: Any) -> Returned:
+    """Run `work(*given)`; the process dies with `SPENT` once all its threads had `seconds`."""
+    if not SPENT:
+        return work(*given)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        return work(*given)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)

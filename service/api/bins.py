@@ -51,17 +51,14 @@ def of_times(first: int, times: Floats, n: int, slot: int | None, start: int = 0
     are left out.
     """
     span = times[-1] - times[0]
-    width = int(next((w for w in _widths(slot) if span / w < n - 1), max(1.0, span)))
+    widths = [*WIDTHS]
+    if slot is not None:
+        widths = [slot, *(w for w in WIDTHS if w > slot and w % slot == 0)]
+    width = int(next((w for w in widths if span / w < n - 1), max(1.0, span)))
     numbers = np.floor((times - start) / width)
     begins, starts = np.unique(numbers, return_index=True)
     edges = np.append(first + starts, first + len(times)).astype(np.int64)
     return Bins(edges, (start + width * begins).tolist(), width)
-
-
-def _widths(slot: int | None) -> list[int]:
-    if slot is None:
-        return list(WIDTHS)
-    return [slot, *(w for w in WIDTHS if w > slot and w % slot == 0)]
 
 
 def times_of(first: int, last: int, rows: Sequence[tuple[Any, ...]]) -> Floats:

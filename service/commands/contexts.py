@@ -44,8 +44,3 @@ def arms_of(session: SessionRow, n_arms: int) -> tuple[str, ...] | None:
         detail = f"this session has {len(arms)} arms, not {n_arms}: give arm_ids with other arms"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
     return arms
-
-
-def are_few(contexts: NamedContexts) -> bool:
-    """Return whether contexts are encoded fast enough for the event loop."""
-    return len(contexts.ids) <= FEW_VALUES

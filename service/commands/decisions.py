@@ -9,12 +9,12 @@ from typing import NamedTuple
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
-from service.commands.contexts import are_few, arms_of, numbers_of
+from service.commands.contexts import FEW_VALUES, arms_of, numbers_of
 from service.commands.control import control_arm
 from service.commands.limits import Limits
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.when_due import begin_rounds, is_between_boundaries, is_blocked
+from service.fits.when_due import begin_rounds, is_between_boundaries
 from service.rounds.own_responses import own_agent
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
@@ -86,16 +86,17 @@ class Decide(SessionCommand[Taken | Blocked]):
             return True
         return (
             is_between_boundaries(session, math.inf if self.rewards else uow.now)
-            and (type(self.contexts) is not NamedContexts or are_few(self.contexts))
-            and not (session.keep_contexts and self._n_numbers(session) > FEW_NUMBERS)
+            and (type(self.contexts) is not NamedContexts or len(self.contexts.ids) <= FEW_VALUES)
+            and not (
+                session.keep_contexts
+                and self.contexts is not None
+                and len(self.contexts) * session.dim > FEW_NUMBERS
+            )
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
             and (uow.can_read or session.trial.control is None)
             and (uow.can_read or not self.agents.get(uow, session).has_responses)
         )
-
-    def _n_numbers(self, session: SessionRow) -> int:
-        return 0 if self.contexts is None else len(self.contexts) * session.dim
 
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:
         """Check, write the rewards, then take the decision; a Problem leaves nothing written."""
@@ -135,8 +136,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             self._refuse_time(uow, session, planned)
         if planned:
             apply_rewards(uow, session, planned, self.agents)
-        if is_blocked(session):
-            assert session.schedule.current is not None
+        if session.refit == "blocking" and session.schedule.current is not None:
             return Blocked(session.schedule.current.key)
         if names is not session.names:
             session.names = names

@@ -76,12 +76,9 @@ def are_brief(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bo
     An agent that learns within an epoch takes milliseconds per reward. With several trajectories
     every round of a span is looked up. A reward with a time or an interval always needs a read.
     """
+    needs_read = (one.is_correction or one.at or one.since for one in rewards)
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
-    if (
-        len(rewards) > MAX_BRIEF_REWARDS
-        or learns
-        or (not uow.can_read and any(reward.is_timed or reward.is_correction for reward in rewards))
-    ):
+    if len(rewards) > MAX_BRIEF_REWARDS or learns or (not uow.can_read and any(needs_read)):
         return False
     return session.is_one_sequence or all(
         reward.last_round is None and reward.since is None for reward in rewards

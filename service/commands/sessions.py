@@ -14,10 +14,10 @@ from service.base.session_ids import has_form_of_id, new_id
 from service.commands.control import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
-from service.fits.when_due import open_schedule
 from service.session.names import NO_NAMES, Names, check_names, computed_labels
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules
+from service.session.schedule_records import OpenWindow
 from service.session.slot_clock import new_clock
 from service.session.spec import SessionSpec, canonical
 from service.session.trial import new_trial
@@ -84,7 +84,9 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
         agent = checked_agent(session, self.allow_oracles, spec.given)
         if self.allowed is not None:
             refuse_costly(session, self.allowed)
-        open_schedule(session, agent)
+        window = agent.next_fit(0)
+        if window is not None:
+            session.schedule.open.append(OpenWindow(window))
         uow.add_session(session)
         about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
         note(uow, session.tenant, self.by, "session_created", session.id, **about)

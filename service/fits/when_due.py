@@ -26,13 +26,6 @@ from service.writer.unit_of_work import UnitOfWork
 SHORT = 64  # rounds of a window that each reward for it may read
 
 
-def open_schedule(session: SessionRow, agent: Agent) -> None:
-    """Open the first window of a new session."""
-    window = agent.next_fit(0)
-    if window is not None:
-        session.schedule.open.append(OpenWindow(window))
-
-
 def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> bool:
     """Return whether one more decision or reward is sure to reach no boundary.
 
@@ -236,11 +229,6 @@ class Tick(SessionCommand[None]):
         mark_due(uow, session, uow.now)
         start_next(uow, session, uow.now)
         uow.save(session)
-
-
-def is_blocked(session: SessionRow) -> bool:
-    """Return whether a decision has to wait for a fit."""
-    return session.refit == "blocking" and session.schedule.current is not None
 
 
 def _is_complete(session: SessionRow, window: OpenWindow) -> bool:

@@ -33,11 +33,6 @@ class Reward:
     covariates: dict[str, float] | None = None
 
     @property
-    def is_timed(self) -> bool:
-        """Whether its rounds are found by their time."""
-        return self.at is not None or self.since is not None
-
-    @property
     def is_correction(self) -> bool:
         """Whether it replaces a value that the service has."""
         return self.correct or self.replaces is not None

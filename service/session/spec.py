@@ -30,7 +30,7 @@ from service.base.field_types import (
 from service.session.names import MOST_COLUMNS, ONE_HOT, Categories, Pair, Repetition
 from service.session.records import Settings
 from service.session.slot_clock import ClockBody, asked_clock
-from service.session.trial import HoldoutBody, Mode, asked_holdout
+from service.session.trial import HOLDOUT_DEFAULTS, HoldoutBody, Mode
 
 Options = Annotated[dict[str, Any], Limits(max_length=100)]
 
@@ -167,7 +167,7 @@ DEFAULTS |= {name: REQUIRED for name, value in DEFAULTS.items() if value is MISS
 
 
 PARTS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "holdout": asked_holdout,
+    "holdout": lambda given: {**HOLDOUT_DEFAULTS, **given},
     "clock": asked_clock,
 }
 """The settings that have members: each with what makes it whole."""

@@ -1,7 +1,7 @@
 """Who plays the rounds of a session: its agent, a control group, the caller, or the guard."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, Required
@@ -23,11 +23,6 @@ HOLDOUT_DEFAULTS: dict[str, Any] = {
     "planned_rounds": 100_000,
     "guard": True,
 }
-
-
-def asked_holdout(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all members of a holdout that is asked for."""
-    return {**HOLDOUT_DEFAULTS, **given}
 
 
 @with_config(STRICT)

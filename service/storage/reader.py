@@ -186,6 +186,11 @@ class Reader(ABC):
         last = min(FOR_EVER if until is None else until, self._shown_until(key))
         return [DecisionRow(*row) for row in self._some("decisions", *key, after, last, limit)]
 
+    def decision_log(self, key: TrajectoryKey) -> Iterator[DecisionRow]:
+        """Iterate over all decisions of a trajectory, in order of rounds."""
+        rows = self._each("decisions", *key, 0, self._shown_until(key), FOR_EVER)
+        return (DecisionRow(*row) for row in rows)
+
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
         """Return the measurement that overlaps rounds first..last and starts last, or None."""
         return self._row(MeasurementRow, "measurement_over", *key, first, last)
@@ -229,6 +234,10 @@ class Reader(ABC):
         The page is bounded like that of `decisions`.
         """
         return [EstimateRow(*row) for row in self._some("estimates", *key, after, limit)]
+
+    def estimate_log(self, key: SessionKey) -> Iterator[EstimateRow]:
+        """Iterate over all fits, failed and skipped ones too."""
+        return (EstimateRow(*row) for row in self._each("estimates", *key, 0, FOR_EVER))
 
     def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
         """Return a fit by its number, or None."""

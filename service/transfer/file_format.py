@@ -34,7 +34,6 @@ from service.storage.reader import FOR_EVER, Reader
 from service.storage.sql.statements import session_values
 
 FORMAT, VERSION = "lhb-session", 1
-PAGE = 1000
 # of a session; this server's own
 NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
 FLOATS = "context", "scores", "own"  # of a decision: stored as bytes, and left out where none are
@@ -74,22 +73,15 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
         yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in left_out}}
     for trajectory in reader.trajectories(session.key):
         key = (*session.key, trajectory.key)
-        after = 0
-        while page := reader.decisions(key, after, PAGE):
-            yield from map(decision_record, page)
-            after = page[-1].round
-        for measurement in reader.measurement_log(key):
-            yield measurement_record(measurement)
+        yield from map(decision_record, reader.decision_log(key))
+        yield from map(measurement_record, reader.measurement_log(key))
     for void in reader.voids(session.key, 0, FOR_EVER):
         yield {"record": "void", **_without_owner(void)}
-    number = 0
-    while estimates := reader.estimates(session.key, number, PAGE):
-        for estimate in estimates:
-            values = _without_owner(estimate)
-            for name in ("manifest", "fingerprint", "estimate"):
-                values[name] = parsed(values[name])
-            yield {"record": "estimate", **values}
-        number = estimates[-1].number
+    for estimate in reader.estimate_log(session.key):
+        values = _without_owner(estimate)
+        for name in ("manifest", "fingerprint", "estimate"):
+            values[name] = parsed(values[name])
+        yield {"record": "estimate", **values}
     if has_only_sums(session):
         sums = reader.kept_sums(session.key)
         if sums is not None:

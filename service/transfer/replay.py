@@ -7,7 +7,6 @@ libraries and CPU, else equal within 1e-9 relative to its largest number.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +28,6 @@ from service.session.trial import played_again
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
-PAGE = 1000
 TOLERANCE = 1e-9
 NOT_COMPARED = (
     "seconds",
@@ -79,7 +77,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     agent, gaps = build_agent(session, None), gaps_of(reader, session)
     states = {0: agent.state()}
     in_use = EstimateInUse()
-    for record in _estimates(reader, session):
+    for record in reader.estimate_log(session.key):
         if record.estimate is None:
             continue
         stored, manifest = Estimate.from_json(record.values), record.inputs
@@ -96,7 +94,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     for trajectory in reader.trajectories(session.key):
         version, n_gone = 0, trajectory.n_rounds - rounds_left(reader, session, trajectory)
         rounds = n_gone
-        for decision in _decisions(reader, session, trajectory.key):
+        for decision in reader.decision_log((*session.key, trajectory.key)):
             rounds += 1
             if decision.round != rounds or decision.model_version < version:
                 replay.differences.append(f"{_name(decision)}: out of order")
@@ -108,20 +106,6 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     if last + session.n_gone != session.n_rounds:
         replay.differences.append("the session's rounds are not those of its trajectories")
     return replay
-
-
-def _estimates(reader: Reader, session: SessionRow) -> Iterator[EstimateRow]:
-    after = 0
-    while page := reader.estimates(session.key, after, PAGE):
-        yield from page
-        after = page[-1].number
-
-
-def _decisions(reader: Reader, session: SessionRow, trajectory: str) -> Iterator[DecisionRow]:
-    after = 0
-    while page := reader.decisions((*session.key, trajectory), after, PAGE):
-        yield from page
-        after = page[-1].round
 
 
 class _Agents:

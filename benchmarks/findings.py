@@ -29,8 +29,8 @@ from benchmarks.worlds import (
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
+from lhb_engine.simulation.environment import OwnLags
 from lhb_engine.simulation.play import simulate, simulate_users
-from lhb_engine.simulation.profile_worlds import OwnLags
 
 BY_NAME = {world.name: world for world in (*TOLD, *BOARD, *HARDER, *LIFE, *DENSE)}
 SHORT = 48  # horizon that an agent is told where the true one is 100

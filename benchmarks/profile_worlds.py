@@ -3,7 +3,7 @@
 import numpy as np
 
 from lhb_engine.history import Floats
-from lhb_engine.simulation.profile_worlds import ProfileEnvironment
+from lhb_engine.simulation.environment import ProfileEnvironment
 
 
 class Clickbait(ProfileEnvironment):

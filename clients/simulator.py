@@ -21,9 +21,13 @@ from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints
-from lhb_engine.simulation.environment import PATTERNS, LongHorizonEnvironment, with_weather
+from lhb_engine.simulation.environment import (
+    PATTERNS,
+    LongHorizonEnvironment,
+    OwnLags,
+    with_weather,
+)
 from lhb_engine.simulation.play import regret_gaps, simulate
-from lhb_engine.simulation.profile_worlds import OwnLags
 
 FIT_PATIENCE_SECONDS = 120.0  # for the fit that the last reward makes due
 BLOCK_ROUNDS = 1024  # contexts drawn at once

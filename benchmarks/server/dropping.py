@@ -15,7 +15,7 @@ import numpy as np
 
 from lhb_engine.history import LATEST
 from service.commands.drop_rounds import drop_rounds
-from service.commands.erase_hidden_rows import sweep
+from service.commands.erase_trajectory import sweep
 from service.commands.sessions import CreateSession, DeleteSession
 from service.session.records import (
     DecisionRow,

@@ -20,7 +20,7 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.webhooks import MakeWebhook, RemoveWebhook, TryWebhook
 from service.session.records import Webhook
 from service.storage.reader import Reader
-from service.writer.announce import Event
+from service.writer.notices import Event
 
 router = Routes("/v1", tags=["webhooks"], role=ADMIN)
 EVENTS: tuple[Event, ...] = ("finding", "alarm", "fit_failed", "guard_tripped")

@@ -9,7 +9,7 @@ from lhb_engine.history import Floats
 from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
-from service.commands.erase_hidden_rows import sweep
+from service.commands.erase_trajectory import sweep
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.out_of_turn import fit_log
 from service.commands.rewards import apply_rewards, plan_rewards

@@ -21,8 +21,8 @@ from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_dropped
 from service.session.spec import PLAIN
-from service.writer.audit import note
 from service.writer.command import SessionCommand
+from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from service.base.problems import Problem, ProblemCode
 from service.session.records import COMMAND_LINE, Actor, ApiKey, LimitRow
-from service.writer.audit import note
 from service.writer.command import Command
+from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
 
 PREFIX = "lhb_"

@@ -22,9 +22,9 @@ from service.session.slot_clock import new_clock
 from service.session.spec import SessionSpec, canonical
 from service.session.trial import new_trial
 from service.writer.agent_cache import build_agent
-from service.writer.audit import note
 from service.writer.command import Command, SessionCommand
 from service.writer.large_writes import refuse_appending
+from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
 
 

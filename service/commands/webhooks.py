@@ -10,9 +10,8 @@ from typing import Literal
 
 from service.base.problems import Problem, ProblemCode
 from service.session.records import Actor, Message, Webhook
-from service.writer.announce import write_message
-from service.writer.audit import note
 from service.writer.command import Command
+from service.writer.notices import note, write_message
 from service.writer.unit_of_work import UnitOfWork
 
 MOST_WEBHOOKS = 20  # of a tenant

@@ -9,7 +9,7 @@ from service.rounds.offered_arms import feature_names
 from service.session.records import EstimateRow, SessionRow
 from service.session.schedule_records import DueFit
 from service.storage.reader import Reader
-from service.writer.announce import announce
+from service.writer.notices import announce
 from service.writer.unit_of_work import UnitOfWork
 
 MAX_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary

@@ -14,10 +14,9 @@ from service.rounds.timeline import timeline_of
 from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
 from service.session.trial import Trial
 from service.storage.ports import Changes, Store
-from service.writer.announce import announce
-from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit
+from service.writer.notices import announce, note
 from service.writer.unit_of_work import UnitOfWork
 
 GUARD = Actor("guard", None)

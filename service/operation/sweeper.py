@@ -8,13 +8,13 @@ import structlog
 from service.api.runtime import Service
 from service.base.recurring import Recurring
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
-from service.commands.erase_hidden_rows import sweep
+from service.commands.erase_trajectory import sweep
 from service.rounds.retention import Plan, plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.ports import Store
-from service.writer.audit import MOST_FORGOTTEN, ForgetAudit
 from service.writer.effects import Effects
+from service.writer.notices import MOST_FORGOTTEN, ForgetAudit
 
 log = structlog.get_logger()
 LOOK_SECONDS = 5.0  # between two looks for rows whose writer has died

@@ -29,9 +29,9 @@ from service.session.records import (
 from service.storage.ports import Changes
 from service.transfer.import_file import PreparedImport, read_slice
 from service.transfer.import_fold import Row
-from service.writer.audit import note
 from service.writer.command import Command
 from service.writer.large_writes import LargeWrite, hide_for, own
+from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -8,9 +8,8 @@ from benchmarks.profile_worlds import (
     SmoothClickbait,
     with_mismatch,
 )
-from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.environment import LongHorizonEnvironment, OwnLags, ProfileEnvironment
 from lhb_engine.simulation.play import simulate
-from lhb_engine.simulation.profile_worlds import OwnLags, ProfileEnvironment
 
 TRUTH = {"dim": 4, "horizon": 20, "noise": 0.0, "sparsity": 3, "seed": 5}
 KINDS = (Clickbait, SmoothClickbait, OwnLags, with_mismatch(0.4))

@@ -11,8 +11,7 @@ import pytest
 from lhb_engine.evaluation.lift import GroupSums, Lift, always_valid_quantile
 from service.api.rounds import in_force
 from service.commands.change_session import ChangeSession
-from service.commands.erase_hidden_rows import sweep
-from service.commands.erase_trajectory import erase_trajectory
+from service.commands.erase_trajectory import erase_trajectory, sweep
 from service.lift import steps
 from service.lift.exact import ONE, exact, fraction, nearest
 from service.lift.steps import next_step

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from service.base.logs import shown_path
-from service.commands.erase_hidden_rows import EraseSlice
-from service.commands.erase_trajectory import EraseTrajectory, erase_trajectory
+from service.commands.erase_trajectory import EraseSlice, EraseTrajectory, erase_trajectory
 from service.commands.void_decision import VoidDecision
 from service.storage.ports import Slices
 from service.transfer.replay import replay_session

@@ -8,7 +8,7 @@ import pytest
 from service.base.problems import Problem
 from service.commands.append_history import Log
 from service.commands.append_history import append_history as appended
-from service.commands.erase_hidden_rows import EraseSlice, sweep
+from service.commands.erase_trajectory import EraseSlice, sweep
 from service.commands.sessions import DeleteSession
 from service.storage.ports import Slices
 from tests.contracts.test_store_hidden import n_rows

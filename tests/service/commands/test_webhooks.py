@@ -12,7 +12,7 @@ from service.commands import webhooks
 from service.commands.webhooks import MakeWebhook, NoteAttempt, RemoveWebhook, TakeMessage
 from service.session.records import COMMAND_LINE, Message
 from service.storage.postgres.store import PostgresStore
-from service.writer import announce
+from service.writer import notices
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.test_guard import HOLDOUT, visit
 from tests.service.test_lift import sum_up
@@ -153,7 +153,7 @@ def test_it_is_given_up_after_days_of_rarer_attempts(both: ServiceHarness) -> No
 def test_of_a_receiver_that_is_away_no_more_wait_than_a_limit(
     both: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announce, "MOST_WAITING", 2)
+    monkeypatch.setattr(notices, "MOST_WAITING", 2)
     webhook = make(both)
     for _ in range(3):
         both.run(webhooks.TryWebhook("", webhook))

@@ -6,7 +6,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from service.api.runtime import Service
-from service.commands.erase_hidden_rows import EraseSlice, sweep
+from service.commands.erase_trajectory import EraseSlice, sweep
 from service.commands.sessions import DeleteSession
 from service.session.records import HiddenRows
 from service.storage.ports import Changes, Slices

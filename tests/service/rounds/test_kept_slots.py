@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.erase_hidden_rows import sweep
-from service.commands.erase_trajectory import erase_trajectory
+from service.commands.erase_trajectory import erase_trajectory, sweep
 from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
 from service.commands.void_decision import VoidDecision

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.base.problems import Problem, ProblemCode
-from service.commands.erase_hidden_rows import sweep
+from service.commands.erase_trajectory import sweep
 from service.transfer import import_file
 from service.transfer.import_file import prepare_import
 from service.transfer.import_session import import_session

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from service.session.records import AuditRow
-from service.writer.audit import MOST_FORGOTTEN
 from service.writer.command import Command
+from service.writer.notices import MOST_FORGOTTEN
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, until
 

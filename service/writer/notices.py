@@ -1,14 +1,20 @@
-"""Entries of the audit log, written in the transaction of the change that they tell of."""
+"""What is told of a change, in its transaction: an entry of the audit log, messages to webhooks.
+
+So none is lost and none is invented: a sender (`service.operation.webhooks`) takes messages away.
+"""
 
 import json
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from service.session.records import Actor, AuditRow
+from service.session.records import Actor, AuditRow, Message, SessionRow, Webhook
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
+Event = Literal["finding", "alarm", "fit_failed", "guard_tripped"]
+MOST_WAITING = 1000  # messages of a webhook; further ones are given up
 MOST_DETAIL = 4096  # characters of an entry's detail
 MOST_MEMBER = 512  # of one of its members, where the whole is too long
 MOST_FORGOTTEN = 500  # entries deleted by one command
@@ -43,3 +49,25 @@ class ForgetAudit(Command[int]):
         if old:
             uow.pending.audit_gone = old[-1].id
         return len(old)
+
+
+def announce(uow: UnitOfWork, session: SessionRow, event: Event, **data: Any) -> None:
+    """Write a message about a session to those of its tenant's webhooks that want such events."""
+    data = {"session_id": session.id, "name": session.name, **data}
+    for webhook in uow.stored.webhooks(session.tenant):
+        if event in json.loads(webhook.events):
+            write_message(uow, webhook, event, data)
+
+
+def write_message(uow: UnitOfWork, webhook: Webhook, event: str, data: dict[str, Any]) -> None:
+    """Write a message, unless too many wait already; its body is that of Standard Webhooks."""
+    owner = webhook.tenant, webhook.id
+    n_waiting, _ = uow.stored.waiting_messages(webhook.tenant).get(owner, (0, 0.0))
+    if n_waiting >= MOST_WAITING:
+        error = f"{n_waiting} messages wait already: further ones are given up"
+        uow.pending.attempts.append((*owner, error, uow.now, None, 1))
+        return
+    at = datetime.fromtimestamp(uow.now, UTC).isoformat()
+    body = json.dumps({"type": event, "timestamp": at, "data": data})
+    message_id = f"msg_{secrets.token_hex(12)}"
+    uow.pending.messages.append(Message(*owner, message_id, body, uow.now, 0, uow.now))

@@ -155,6 +155,11 @@ class KnownRows:
         self.sessions[session] = None
 
 
+def one_by_one(*statements: str) -> Any:
+    """Declare rows that are written one after the other, each by these statements in turn."""
+    return field(default_factory=list, metadata={"statements": statements})
+
+
 @dataclass(slots=True)
 class Changes:
     """Rows that a batch writes.
@@ -165,8 +170,8 @@ class Changes:
     `swept` are sessions whose note of hidden rows goes, `dropped_sums` those whose kept sums go.
     `dropped_slots` are sessions whose summed slots go, from a slot on, and `erased_slots`
     trajectories whose summed slots do.
-    `used_keys` are tenant and id of API keys, with the time of their last use. Entries of the audit
-    log up to the id `audit_gone` go. `attempts` to reach webhooks are tenant, webhook, the error,
+    `used_keys` are tenant and id of API keys, with the time of their last use. The audit log loses
+    entries up to an id in `audit_gone`. `attempts` to reach webhooks are tenant, webhook, the error,
     when it failed or arrived, and how many messages were given up; messages in `forgotten` go, and
     webhooks in `removed_webhooks` with all of theirs.
     """
@@ -177,29 +182,29 @@ class Changes:
     trajectories: dict[TrajectoryKey, TrajectoryRow] = field(default_factory=dict)
     decisions: list[DecisionRow] = field(default_factory=list)
     measurements: list[MeasurementRow] = field(default_factory=list)
-    estimates: list[EstimateRow] = field(default_factory=list)
-    voids: list[VoidRow] = field(default_factory=list)
-    sums: list[KeptSumsRow] = field(default_factory=list)
-    slot_sums: list[SlotSumsRow] = field(default_factory=list)
-    lift_sums: list[LiftSumsRow] = field(default_factory=list)
-    lift_units: list[LiftUnitRow] = field(default_factory=list)
-    dropped_sums: list[SessionKey] = field(default_factory=list)
+    estimates: list[EstimateRow] = one_by_one("insert_estimate")
+    voids: list[VoidRow] = one_by_one("insert_void")
+    sums: list[KeptSumsRow] = one_by_one("keep_sums")
     dropped_slots: list[tuple[SessionKey, int]] = field(default_factory=list)
-    erased_slots: list[TrajectoryKey] = field(default_factory=list)
+    erased_slots: list[TrajectoryKey] = one_by_one("erase_slots")
+    slot_sums: list[SlotSumsRow] = one_by_one("keep_slots")
+    lift_sums: list[LiftSumsRow] = one_by_one("keep_lift_sums")
+    lift_units: list[LiftUnitRow] = one_by_one("keep_lift_unit")
+    dropped_sums: list[SessionKey] = one_by_one("drop_sums")
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
-    hidden: list[HiddenRows] = field(default_factory=list)
-    swept: list[SessionKey] = field(default_factory=list)
-    api_keys: list[ApiKey] = field(default_factory=list)
-    used_keys: list[tuple[str, str, float]] = field(default_factory=list)
-    audit: list[AuditRow] = field(default_factory=list)
-    audit_gone: str | None = None
-    limits: list[LimitRow] = field(default_factory=list)
-    webhooks: list[Webhook] = field(default_factory=list)
-    attempts: list[Attempt] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
-    forgotten: list[tuple[str, str, str]] = field(default_factory=list)
-    removed_webhooks: list[tuple[str, str]] = field(default_factory=list)
+    hidden: list[HiddenRows] = one_by_one("hide")
+    swept: list[SessionKey] = one_by_one("forget_hidden")
+    api_keys: list[ApiKey] = one_by_one("save_api_key")
+    used_keys: list[tuple[str, str, float]] = one_by_one("use_api_key")
+    audit_gone: list[tuple[str]] = one_by_one("forget_audit")
+    audit: list[AuditRow] = one_by_one("insert_audit")
+    limits: list[LimitRow] = one_by_one("save_limit")
+    webhooks: list[Webhook] = one_by_one("save_webhook")
+    attempts: list[Attempt] = one_by_one("note_attempt")
+    messages: list[Message] = one_by_one("save_message")
+    forgotten: list[tuple[str, str, str]] = one_by_one("forget_message")
+    removed_webhooks: list[tuple[str, str]] = one_by_one("remove_webhook", "remove_messages")
 
 
 class Dropped(NamedTuple):

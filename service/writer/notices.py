@@ -47,7 +47,7 @@ class ForgetAudit(Command[int]):
         oldest = uow.stored.audit(None, "", MOST_FORGOTTEN)
         old = [entry for entry in oldest if entry.at < uow.now - self.seconds]
         if old:
-            uow.pending.audit_gone = old[-1].id
+            uow.pending.audit_gone.append((old[-1].id,))
         return len(old)
 
 

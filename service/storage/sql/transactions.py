@@ -5,6 +5,7 @@ They delete hidden rows, and those of old rounds, a few at a time.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 from service.session.records import HiddenRows, Message, SessionKey
@@ -158,32 +159,14 @@ def _before(hidden: HiddenRows, table: str) -> tuple[Any, ...]:
     return (*first, -1)
 
 
+ONE_BY_ONE = [(one.name, one.metadata["statements"]) for one in fields(Changes) if one.metadata]
+
+
 def write_few(changes: Changes) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the name of a statement and its values, for one row after the other."""
-    gone = changes.audit_gone
-    for name, rows in (
-        ("insert_estimate", changes.estimates),
-        ("insert_void", changes.voids),
-        ("keep_sums", changes.sums),
-        ("drop_slots", [(*key, slot) for key, slot in changes.dropped_slots]),
-        ("erase_slots", changes.erased_slots),
-        ("keep_slots", changes.slot_sums),
-        ("keep_lift_sums", changes.lift_sums),
-        ("keep_lift_unit", changes.lift_units),
-        ("drop_sums", changes.dropped_sums),
-        ("hide", changes.hidden),
-        ("forget_hidden", changes.swept),
-        ("save_api_key", changes.api_keys),
-        ("use_api_key", changes.used_keys),
-        ("forget_audit", [] if gone is None else [(gone,)]),
-        ("insert_audit", changes.audit),
-        ("save_limit", changes.limits),
-        ("save_webhook", changes.webhooks),
-        ("note_attempt", changes.attempts),
-        ("save_message", changes.messages),
-        ("forget_message", changes.forgotten),
-        ("remove_webhook", changes.removed_webhooks),
-        ("remove_messages", changes.removed_webhooks),
-    ):
-        for row in rows:
-            yield name, row
+    for key, slot in changes.dropped_slots:
+        yield "drop_slots", (*key, slot)
+    for kind, statements in ONE_BY_ONE:
+        for row in getattr(changes, kind):
+            for name in statements:
+                yield name, row

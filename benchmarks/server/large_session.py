@@ -54,8 +54,7 @@ def _records(given: list[dict[str, Any]], n_rounds: int) -> Iterator[dict[str, A
 
 def store(url: str, tenant: str, file: bytes, n: int) -> list[str]:
     """Write `n` sessions of a file into a database that no server has open; return their ids."""
-    from service.transfer.import_file import prepare_import
-    from service.transfer.import_session import import_session
+    from service.transfer.import_file import import_session, prepare_import
     from service.transfer.without_server import run_large
 
     with tempfile.TemporaryDirectory() as folder:

@@ -25,8 +25,7 @@ from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
-from service.transfer.import_file import PreparedImport, prepare_import
-from service.transfer.import_session import import_session
+from service.transfer.import_file import PreparedImport, import_session, prepare_import
 from service.transfer.spool import SpooledFiles, full_said
 
 router = Routes("/v1/sessions", tags=["sessions"])

@@ -171,9 +171,9 @@ class Changes:
     `dropped_slots` are sessions whose summed slots go, from a slot on, and `erased_slots`
     trajectories whose summed slots do.
     `used_keys` are tenant and id of API keys, with the time of their last use. The audit log loses
-    entries up to an id in `audit_gone`. `attempts` to reach webhooks are tenant, webhook, the error,
-    when it failed or arrived, and how many messages were given up; messages in `forgotten` go, and
-    webhooks in `removed_webhooks` with all of theirs.
+    entries up to an id in `audit_gone`. `attempts` to reach webhooks are tenant, webhook, the
+    error, when it failed or arrived, and how many messages were given up; messages in `forgotten`
+    go, and webhooks in `removed_webhooks` with all of theirs.
     """
 
     new_sessions: list[SessionRow] = field(default_factory=list)

@@ -1,5 +1,4 @@
 """Export a session to an NDJSON file, and import it on this or another server.
 
-Begin with `file_format`, which writes and reads the file. `import_session` is the command that
-imports.
+Begin with `file_format`, which writes and reads the file, and `import_file`, which imports it.
 """

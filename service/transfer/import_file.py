@@ -1,7 +1,11 @@
-"""Read a session's file, and lay out its rows in slices for the database."""
+"""Import a session: check its file, and write its rows in slices that no reader sees until the end.
+
+The rows are laid out in slices while the file is checked, in a process that has no database.
+"""
 
 import pickle
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -10,11 +14,34 @@ from typing import Any, BinaryIO
 from pydantic_core import to_json
 
 from service.base.problems import Problem, ProblemCode
-from service.session.records import KeptSumsRow, LiftSumsRow, SessionRow
+from service.base.session_ids import new_id
+from service.commands.control import with_located_control
+from service.commands.limits import NO_LIMITS, Limits
+from service.commands.sessions import find_session
+from service.fits.when_due import announce
+from service.session.records import (
+    COMMAND_LINE,
+    Actor,
+    DecisionRow,
+    EstimateRow,
+    KeptSumsRow,
+    LiftSumsRow,
+    LiftUnitRow,
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryRow,
+    VoidRow,
+)
+from service.storage.ports import Changes
 from service.storage.reader import n_bytes
 from service.transfer.file_format import read_lines
 from service.transfer.import_fold import ImportFold, Row
 from service.transfer.import_records import InvalidRecord
+from service.writer.command import Command
+from service.writer.large_writes import LargeWrite, hide_for, own
+from service.writer.notices import note
+from service.writer.unit_of_work import UnitOfWork
 
 MAX_LINE_BYTES = 2**26  # bytes; a million lag weights take half
 SLICE_ROWS, SLICE_BYTES = 256, 2**18  # about; a larger row is a slice of its own
@@ -126,3 +153,153 @@ def _digested(file: BinaryIO, digest: Any) -> Iterator[bytes]:
             raise ValueError(f"a line is longer than {MAX_LINE_BYTES} bytes")
         digest.update(line)
         yield line
+
+
+@dataclass(frozen=True, slots=True)
+class BeginImport(Command[tuple[SessionRow, bool]]):
+    """Command: give the session its id, and hide the rows to come.
+
+    The mark is the end of a named session's id; `writer` is the token of this import.
+    """
+
+    prepared: PreparedImport
+    writer: str
+    limits: Limits = NO_LIMITS
+
+    def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
+        """Return the session with its id and True, or the one that this import made before.
+
+        Raises 409 session_conflict: another session has the name.
+        """
+        session, mark, now = self.prepared.session, self.prepared.mark, uow.now
+        known = imported_before(uow, session, mark)
+        if known is not None:
+            return known, False
+        self.limits.refuse_session(uow, session)
+        with_located_control(uow, session)
+        while True:  # the same file under another name may come within the id's millisecond
+            session = replace(session, id=new_id(now, None if session.name is None else mark))
+            if uow.session(session.key) is None and uow.hidden_rows(session.key) is None:
+                break
+            now += 0.001
+        hide_for(uow, session.key, self.writer)
+        return session, True
+
+
+def imported_before(uow: UnitOfWork, session: SessionRow, mark: str) -> SessionRow | None:
+    """Find the session that the same file made under the same name.
+
+    Raises 409 session_conflict: there is none, and another session has the name.
+    """
+    if session.name is None:
+        return None
+    bearer = uow.session_named(session.tenant, session.name)
+    if bearer is not None and bearer.id.endswith(mark):
+        return bearer
+    for session_id, _ in uow.stored.created_as(session.tenant, session.name):
+        if session_id.endswith(mark):  # it has been renamed since
+            return find_session(uow, (session.tenant, session_id))
+    if bearer is None:
+        return None
+    detail = f"the name {session.name!r} is taken; give another one"
+    raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSlice(Command[int | None]):
+    """Command: write the slice of hidden rows at an offset of the file of slices."""
+
+    key: SessionKey
+    writer: str
+    rows: Path
+    offset: int
+
+    def __call__(self, uow: UnitOfWork) -> int | None:
+        """Return the next offset; None at the end."""
+        own(uow, self.key, self.writer)
+        rows, offset = read_slice(self.rows, self.offset)
+        if not rows:
+            return None
+        uow.write_rows(changes_of(rows, self.key))
+        return offset
+
+
+def changes_of(rows: Iterable[Row | KeptSumsRow | LiftSumsRow], key: SessionKey) -> Changes:
+    """Return the rows of a slice as the session's own."""
+    changes, (tenant, id) = Changes(), key
+    tables: dict[type, list[Any]] = {
+        DecisionRow: changes.decisions,
+        MeasurementRow: changes.measurements,
+        VoidRow: changes.voids,
+        EstimateRow: changes.estimates,
+        LiftUnitRow: changes.lift_units,
+        KeptSumsRow: changes.sums,
+        LiftSumsRow: changes.lift_sums,
+    }
+    for row in rows:
+        if isinstance(row, TrajectoryRow):
+            changes.trajectories[*key, row.key] = replace(row, tenant=tenant, session_id=id)
+        else:
+            tables[type(row)].append(row._replace(tenant=tenant, session_id=id))
+    return changes
+
+
+@dataclass(frozen=True, slots=True)
+class FinishImport(Command[tuple[SessionRow, bool]]):
+    """Command: create the session, and so show its rows."""
+
+    prepared: PreparedImport
+    session: SessionRow  # with its id
+    writer: str
+    by: Actor
+
+    def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
+        """Return the session and whether it is new; the name may have been given since.
+
+        Raises 409 session_conflict: another session has the name.
+        """
+        session, given = with_located_control(uow, replace(self.session)), self.prepared
+        own(uow, session.key, self.writer)
+        known = imported_before(uow, session, given.mark)
+        if known is not None:
+            return known, False
+        uow.add_session(session)
+        about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
+        note(uow, session.tenant, self.by, "session_imported", session.id, **about)
+        summed = changes_of([one for one in (given.sums, given.lift) if one], session.key)
+        uow.pending.sums += summed.sums
+        uow.pending.lift_sums += summed.lift_sums
+        if given.state is not None:
+            uow.pending.states[session.key] = given.state
+        uow.pending.swept.append(session.key)
+        announce(uow, session)
+        if session.wake_at is not None:
+            uow.effects.timed[session.key] = session.wake_at
+        return session, True
+
+
+def import_session(
+    prepared: PreparedImport,
+    abandon: Callable[[SessionKey, str], None],
+    by: Actor = COMMAND_LINE,
+    limits: Limits = NO_LIMITS,
+) -> LargeWrite[tuple[SessionRow, bool]]:
+    """Yield the commands of an import; return the session and whether it is new.
+
+    `abandon` is called with the session's key and this import's token if rows were written that
+    nobody will show.
+    """
+    writer = secrets.token_hex(8)
+    session, is_new = yield BeginImport(prepared, writer, limits)
+    if not is_new:
+        return session, False
+    is_shown = False
+    try:
+        offset: int | None = 0
+        while offset is not None:
+            offset = yield WriteSlice(session.key, writer, prepared.rows, offset)
+        found, is_shown = yield FinishImport(prepared, session, writer, by)
+        return found, is_shown
+    finally:
+        if not is_shown:
+            abandon(session.key, writer)

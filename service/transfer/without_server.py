@@ -18,8 +18,7 @@ from service.storage.database_url import open_reader, open_store
 from service.storage.ports import Refused
 from service.storage.reader import Reader
 from service.storage.sqlite.database_file import OwnedElsewhere
-from service.transfer.import_file import prepare_import
-from service.transfer.import_session import import_session
+from service.transfer.import_file import import_session, prepare_import
 from service.writer.agent_cache import Agents
 from service.writer.command import Command, Result
 from service.writer.group_commit import GroupCommit

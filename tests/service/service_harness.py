@@ -21,8 +21,7 @@ from service.rounds.reward import Reward
 from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.ports import Store
 from service.storage.sqlite.store import SqliteStore
-from service.transfer.import_file import prepare_import
-from service.transfer.import_session import import_session
+from service.transfer.import_file import import_session, prepare_import
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit

@@ -11,8 +11,7 @@ import pytest
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import sweep
 from service.transfer import import_file
-from service.transfer.import_file import prepare_import
-from service.transfer.import_session import import_session
+from service.transfer.import_file import import_session, prepare_import
 from service.writer.command import Command
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Serve, until

@@ -8,9 +8,9 @@ from service.commands.out_of_turn import is_stale
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import fit_now
 from service.rounds.retention import refuse_dropped
-from service.rounds.reward_rounds import no_event
+from service.rounds.reward_rounds import decision_of
 from service.rounds.timeline import timeline_of
-from service.session.records import DecisionRow, SessionKey, VoidRow, number_in
+from service.session.records import DecisionRow, SessionKey, VoidRow
 from service.session.rules import has_only_sums
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
@@ -46,13 +46,7 @@ class VoidDecision(SessionCommand[tuple[DecisionRow, VoidRow]]):
         """
         session, key = find_session(uow, self.key), (*self.key, self.trajectory)
         refuse_erasing(session, self.trajectory)  # a sweep is about to take the note away
-        decision = uow.decision_by_event(key, self.event_id)
-        if decision is None:
-            number = number_in(self.event_id)
-            if number is not None and 1 <= number <= uow.trajectory(key).n_decisions:
-                refuse_dropped(session, None, f"round {number}", "event_id")
-            detail = no_event(session, self.trajectory, self.event_id)
-            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
+        decision = decision_of(uow, session, key, self.event_id, "event_id")
         voids = uow.stored.voids_of(key, decision.round, decision.round)
         if voids:
             return decision, voids[0]

@@ -7,6 +7,7 @@ from service.rounds.closing import closing_of
 from service.rounds.retention import is_in_sums, refuse_dropped
 from service.rounds.reward import Reward
 from service.session.records import (
+    DecisionRow,
     MeasurementRow,
     SessionRow,
     TrajectoryKey,
@@ -22,13 +23,7 @@ def decided_rounds(
     """Return the first and the last round that a reward names, as `ByDecision.rounds_of`."""
     key = (*session.key, reward.trajectory)
     if reward.event_id is not None:
-        decision = uow.decision_by_event(key, reward.event_id)
-        if decision is None:
-            number = number_in(reward.event_id)
-            if number is not None and 1 <= number <= trajectory.n_decisions:
-                refuse_dropped(session, None, f"round {number}", f"{prefix}event_id")
-            detail = no_event(session, reward.trajectory, reward.event_id)
-            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, f"{prefix}event_id")
+        decision = decision_of(uow, session, key, reward.event_id, f"{prefix}event_id")
         return decision.round, decision.round
     if reward.at is not None:
         return _round_at(uow, key, reward, prefix)
@@ -128,12 +123,21 @@ def of_trajectory(key: str) -> str:
     return f" of trajectory {key!r}" if key else ""
 
 
-def no_event(session: SessionRow, trajectory: str, event_id: str) -> str:
-    """Return the sentence that no decision has an event id."""
-    said = f"no decision{of_trajectory(trajectory)} has event id {event_id!r}"
-    if not trajectory and session.n_trajectories > 1:
-        said += " without a trajectory: name the decision's trajectory"
-    return said + (", of those that are not dropped" if session.dropped_to else "")
+def decision_of(
+    uow: UnitOfWork, session: SessionRow, key: TrajectoryKey, event_id: str, field: str
+) -> DecisionRow:
+    """Return a decision; 404 unknown_event if none has this id, 409 round_dropped."""
+    decision = uow.decision_by_event(key, event_id)
+    if decision is not None:
+        return decision
+    number = number_in(event_id)
+    if number is not None and 1 <= number <= uow.trajectory(key).n_decisions:
+        refuse_dropped(session, None, f"round {number}", field)
+    detail = f"no decision{of_trajectory(key[2])} has event id {event_id!r}"
+    if not key[2] and session.n_trajectories > 1:
+        detail += " without a trajectory: name the decision's trajectory"
+    detail += ", of those that are not dropped" if session.dropped_to else ""
+    raise Problem(ProblemCode.UNKNOWN_EVENT, detail, field)
 
 
 def refuse_given_up(

@@ -47,7 +47,7 @@ from service.operation.scraped_metrics import ScrapedMetrics
 from service.operation.sweeper import Sweeper
 from service.operation.webhooks import WebhookSender
 from service.personalizer import configuration, events
-from service.personalizer.loop import move_version
+from service.personalizer.configuration import move_version
 from service.session.records import LimitRow
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store

@@ -22,8 +22,7 @@ from service.base.field_types import MOST_LETTERS, STRICT, ArmIds, ClientId, Key
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Decide
-from service.personalizer.features import Features, hashed_contexts, read_features
-from service.personalizer.loop import (
+from service.personalizer.configuration import (
     DEFAULTS,
     PATH,
     Version,
@@ -33,6 +32,7 @@ from service.personalizer.loop import (
     make_session,
     waiting_room,
 )
+from service.personalizer.features import Features, hashed_contexts, read_features
 from service.rounds.closing import closing_of
 from service.session.records import DecisionRow, SessionRow
 from service.storage.reader import Reader

@@ -114,7 +114,7 @@ class EraseTrajectory(SessionCommand[bool]):
         changes = timeline.without(key)
         if has_only_sums(session):  # dropped rows are in no place but these
             # here: a server starts without what only fits need
-            from service.fits.kept_sums import sums_without
+            from service.fits.prepared_fit import sums_without
 
             sums = sums_without(stored, session, self.trajectory)
             changes.sums += [] if sums is None else [sums]

@@ -57,8 +57,7 @@ def run_fit(
 def _run_fit(
     database_url: str, key: SessionKey, due: int, idle_seconds: float, sums: "Sums" = "kept"
 ) -> FitAnswer | None:
-    from service.fits.kept_sums import sums_to_keep
-    from service.fits.prepared_fit import PreparedFit, read_fit
+    from service.fits.prepared_fit import PreparedFit, read_fit, sums_to_keep
 
     with open_reader(database_url) as reader:
         session = reader.session(key)

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-import service.fits.kept_sums
+import service.fits.prepared_fit
 import service.rounds.history
 from lhb_engine.agents import summed_past as summed_fit_of_engine
 from service.base.problems import ProblemCode, Unavailable
@@ -81,7 +81,7 @@ def summed_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> FitAnswer | None:
     """A real fit in a process where four rounds are many enough to keep sums."""
-    for module in (service.fits.kept_sums, service.rounds.history, summed_fit_of_engine):
+    for module in (service.fits.prepared_fit, service.rounds.history, summed_fit_of_engine):
         module.LATEST = 4  # type: ignore[attr-defined]
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
 

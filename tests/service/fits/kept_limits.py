@@ -2,7 +2,7 @@
 
 import pytest
 
-import service.fits.kept_sums
+import service.fits.prepared_fit
 import service.rounds.retention
 from lhb_engine import context_sets
 from lhb_engine.agents import anytime, summed_past
@@ -16,7 +16,7 @@ READERS = (
     summed_past,
     history,
     slot_history,
-    service.fits.kept_sums,
+    service.fits.prepared_fit,
     all_checks,
     service.rounds.retention,
 )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.kept_sums
 import service.fits.prepared_fit
 from lhb_engine.agents import summed_past
 from lhb_engine.history import History
@@ -153,7 +152,7 @@ class World:
         anew = FOR_EVER if answer.sums is None else answer.sums.anew
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(service.fits.prepared_fit, "usable_sums", lambda *args: (None, anew))
-            patch.setattr(service.fits.kept_sums, "AT_ONCE", 0)
+            patch.setattr(service.fits.prepared_fit, "AT_ONCE", 0)
             patch.setattr(PastByDecision, "slices", lambda *args: self.slices(*args))
             in_slices = run_fit(self.url, *self.harness.key, due, 0.0)
             patch.setattr(service.fits.prepared_fit, "sums_made_anew", lambda *args: None)

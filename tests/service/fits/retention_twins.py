@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.kept_sums
+import service.fits.prepared_fit
 import service.rounds.retention
 from lhb_engine.design import levels
 from service.base.problems import Problem

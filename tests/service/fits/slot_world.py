@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.kept_sums
 import service.fits.prepared_fit
 from service.commands.out_of_turn import AskFit
 from service.fits import job
@@ -63,7 +62,7 @@ def in_slices(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every fit adds up all rows, in slices of two grains."""
     with patch.context() as here:
         without_sums(here)
-        here.setattr(service.fits.kept_sums, "AT_ONCE", 1)
+        here.setattr(service.fits.prepared_fit, "AT_ONCE", 1)
         here.setattr(history, "SLICE", 2)
         yield
 

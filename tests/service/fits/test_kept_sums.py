@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.kept_sums
+import service.fits.prepared_fit
 from lhb_engine.design import levels, moment_sums
 from lhb_engine.history import FitWindow
 from service.commands.erase_trajectory import erase_trajectory
@@ -50,7 +50,7 @@ def test_a_session_lives_on_sums(
     read: list[int] = harness.read  # type: ignore[attr-defined]
     assert max(read[-3:]) < 200
     for at_once in (4, 0):  # 0: rows of every fit from sums are read in slices
-        monkeypatch.setattr(service.fits.kept_sums, "AT_ONCE", at_once)
+        monkeypatch.setattr(service.fits.prepared_fit, "AT_ONCE", at_once)
         read.clear()
         with harness.store.reader() as reader:
             replay = replay_session(reader, harness.session)

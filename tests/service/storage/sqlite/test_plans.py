@@ -8,7 +8,7 @@ import pytest
 
 from service.commands.append_history import Log, append_history
 from service.session.trial import Trial
-from service.storage.sqlite.statements import SqliteReader
+from service.storage.sqlite.store import SqliteReader
 from tests.contracts.sample_rows import commit, session
 from tests.service.service_harness import ServiceHarness
 

@@ -17,6 +17,8 @@ UNTOLD = {
     "shared_with_rewards": "What all arms of a round have in common moves with the rewards by "
     "itself: what choices pay is not told apart from that.",
     "repetition": "What a choice pays changes with what was chosen lately.",
+    "season": "Rewards repeat whatever is chosen, and fits are not told: what choices pay is not "
+    "told apart from that.",
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 Status = Literal["ok", "zero", "insufficient_data"]

@@ -143,6 +143,7 @@ class FindingAnswer(TypedDict):
     code: FindingCode
     message: str
     period: float | None
+    harmonics: int | None
     features: list[int]
     lags: list[int]
 

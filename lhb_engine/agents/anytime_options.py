@@ -1,6 +1,7 @@
 """Options of the anytime agent."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from lhb_engine.agents.base import OptionError, Options, option
@@ -12,6 +13,8 @@ from lhb_engine.findings.finding import Finding
 
 MOST_STALE = 0.25
 PART = 0.02  # of a period: how closely a told season is found
+BESIDE = 0.1  # of a period: a season that is found so near a told one is that one's change
+MOST_SEASONS = 3  # with which another one is told by itself
 MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
 MOST_LETTERS = 256  # of a name
 Profiles = Literal["shared", "each", "chosen"]
@@ -55,6 +58,14 @@ class AnytimeOptions(Options):
         "Rewards may grow or fall by a constant amount a round of a trajectory, whatever is "
         "chosen.",
         changeable="anew",
+    )
+
+    adopts: bool = option(
+        True,
+        "A season and a trend that the checks of a fit find are told to the later fits: they are "
+        "added to `seasonality` and `trend`, as a change of options would add them. false: they "
+        "stay findings.",
+        changeable=True,
     )
 
     covariates: tuple[str, ...] = option(
@@ -108,12 +119,30 @@ class AnytimeOptions(Options):
         told |= {"levels_differ": self.levels, "responses_differ": self.own}
         return bool(told.get(found.code))
 
+    def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return options that tell later fits the season and the trend of these findings.
+
+        A season takes the place of those that are parts of it. One beside a told season is not
+        told: a season that changes is found there.
+        """
+        out: dict[str, Any] = {}
+        for one in findings if self.adopts else ():
+            if one["code"] == "trend" and not self.trend:
+                out["trend"] = True
+            if one["code"] == "season":
+                found = Seasonality(one["period"], one["harmonics"])
+                seasons = [told for told in self.seasonality if not _is_part(found, told.period)]
+                beside = (abs(told.period / found.period - 1.0) < BESIDE for told in seasons)
+                if len(seasons) < MOST_SEASONS and not any(beside):
+                    out["seasonality"] = [asdict(season) for season in (*seasons, found)]
+        return out
+
     def __post_init__(self) -> None:
         check_number("epsilon", self.epsilon, 0, 1)
         check_number("most_stale", self.most_stale, 0.1, 1)
         if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
-        for name in ("signed", "trend", "levels", "own", "zero_start"):
+        for name in ("signed", "trend", "adopts", "levels", "own", "zero_start"):
             check_flag(name, getattr(self, name))
         check_among("profiles", self.profiles, get_args(Profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))

@@ -4,7 +4,7 @@
 agent keeps no decisions: a late reward finds the data of its own round in the history.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -88,6 +88,10 @@ class Options:
         """The values that make it another model where they change."""
         named = (one.name for one in fields(self) if one.metadata.get("changeable") == "anew")
         return tuple(getattr(self, name) for name in named)
+
+    def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return options that these findings have the later fits told by themselves; {}: none."""
+        return {}
 
 
 class Agent:

@@ -103,6 +103,7 @@ def check_series(series: Series) -> Iterator[Finding]:
             f"Rewards repeat every {period:g} rounds, whatever is chosen: "
             f"add {{{told}}} to the option `seasonality`.",
             period=period,
+            harmonics=n,
         )
     if _is_correlated(rest.rho, len(rest.pairs)):
         yield _correlated(rest.rho)

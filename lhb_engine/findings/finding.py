@@ -39,6 +39,7 @@ class Finding:
     code: Code
     message: str
     period: float | None = None
+    harmonics: int | None = None
     features: tuple[int, ...] = ()
     lags: tuple[int, ...] = ()
 

@@ -8,15 +8,14 @@ the options that it had before, for replay (`service.session.option_changes`).
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.agents import ALGORITHMS
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent, find_session, refuse_id_as_name
 from service.fits.cost import refuse_costly
-from service.fits.when_due import fit_anew_by_options, reopen_schedule, wait_longer
+from service.fits.when_due import take_options, wait_longer
 from service.rounds.timeline import timeline_of
 from service.session.covariates import refuse_unmeasured
-from service.session.estimate_in_use import model_of
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_dropped
@@ -57,10 +56,12 @@ class ChangeSession(SessionCommand[SessionRow]):
             session.archived_at = None
             uow.effects.timed[session.key] = uow.now
         session.trial = changed.trial
-        before = replace(session)
-        for setting in self.changes.keys() & {*PLAIN}:
+        more_wait = changed.reward_wait_seconds - session.reward_wait_seconds
+        for setting in self.changes.keys() & {*PLAIN} - {"options"}:
             setattr(session, setting, getattr(changed, setting))
-        _new_schedule(uow, session, before, agent)
+        take_options(uow, session, changed.options, agent)
+        if more_wait:
+            wait_longer(uow, session, more_wait)
         uow.save(session)
         note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
         return session
@@ -91,20 +92,6 @@ class ChangeSession(SessionCommand[SessionRow]):
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
         return changed
-
-
-def _new_schedule(uow: UnitOfWork, session: SessionRow, before: SessionRow, agent: Agent) -> None:
-    """Keep the options that the session had, and schedule fits by those that it has."""
-    if session.options != before.options:
-        session.changes = session.changes.with_one(session.n_rounds, before.options)
-        reopen_schedule(uow, session, agent)
-    if model_of(session) != model_of(before):
-        uow.pending.dropped_sums.append(session.key)
-        given_up, session.schedule.waiting = session.schedule.waiting, []
-        fit_anew_by_options(uow, session, given_up)
-    more = session.reward_wait_seconds - before.reward_wait_seconds
-    if more:
-        wait_longer(uow, session, more)
 
 
 @dataclass(frozen=True, slots=True)

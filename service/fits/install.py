@@ -1,20 +1,27 @@
 """The command that records a fit's result: it installs the estimate or schedules a retry."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
+from lhb_engine.agents import make_options
 from lhb_engine.estimate import Estimate
 from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
 from service.fits.record import record_fit
-from service.fits.when_due import fit_anew_by_options, start_next
+from service.fits.when_due import fit_anew_by_options, start_next, take_options
 from service.rounds.kept_slots import keep_settled
 from service.session.estimate_in_use import model_of
-from service.session.records import SessionKey, SessionRow
+from service.session.option_changes import MOST_CHANGES
+from service.session.records import Actor, SessionKey, SessionRow
 from service.session.schedule_records import DueFit
-from service.writer.agent_cache import Agents
+from service.writer.agent_cache import Agents, build_agent
+from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
+
+FIT = Actor("fit", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class FinishFit(SessionCommand[str | None]):
             status = self._fail(uow, session, due)
         else:
             status = self._install(uow, session, due)
+            _take_advice(uow, session, self.fitted.estimate)
         start_next(uow, session, uow.now)
         uow.save(session)
         uow.effects.installed.add(session.key)
@@ -104,6 +112,20 @@ class FinishFit(SessionCommand[str | None]):
         row = self.fitted.sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
         if row is not None:
             uow.pending.sums.append(row)
+
+
+def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, Any]) -> None:
+    """Tell later fits what the findings of this one have them told, as a change of options does.
+
+    Where rows were dropped no fit can learn anew, and the findings stay.
+    """
+    told = make_options(session.algorithm, session.options)
+    advised = told.advised(estimate.get("findings", ()))
+    if not advised or session.dropped_to or session.revision == MOST_CHANGES:
+        return
+    options = session.options | advised
+    take_options(uow, session, options, build_agent(replace(session, options=options), None))
+    note(uow, session.tenant, FIT, "session_changed", session.id, options=advised)
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, done: DueFit) -> None:

@@ -7,7 +7,8 @@ which a fit is due. A window is complete when all its rounds have their reward, 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
@@ -16,6 +17,7 @@ from service.fits.record import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
 from service.rounds.timeline import Timeline, timeline_of
+from service.session.estimate_in_use import model_of
 from service.session.records import SessionKey, SessionRow
 from service.session.schedule_records import DueFit, DueReason, OpenWindow, Watermark
 from service.writer.agent_cache import build_agent
@@ -155,7 +157,26 @@ def fit_anew_by_options(uow: UnitOfWork, session: SessionRow, given_up: list[Due
         fit_now(uow, session, build_agent(session, None), "asked", uow.now)
 
 
-def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
+def take_options(
+    uow: UnitOfWork, session: SessionRow, options: dict[str, Any], agent: Agent
+) -> None:
+    """Have decisions and fits from now on use other options, those of the agent.
+
+    The session keeps those that it had. Where they mean another model all rounds are fitted anew.
+    """
+    if options == session.options:
+        return
+    is_another = model_of(replace(session, options=options)) != model_of(session)
+    session.changes = session.changes.with_one(session.n_rounds, session.options)
+    session.options = options
+    _reopen(uow, session, agent)
+    if is_another:
+        uow.pending.dropped_sums.append(session.key)
+        given_up, session.schedule.waiting = session.schedule.waiting, []
+        fit_anew_by_options(uow, session, given_up)
+
+
+def _reopen(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
     """Open the window that changed options have after the last round, in place of the one ahead.
 
     Windows past their boundary stay, and so does a fit that is due: its window is in its manifest.

@@ -112,8 +112,8 @@ class Estimate:
         By its name each form that was fitted: its `profiles`, `effects` and `autocorrelation`, and
         how it predicted, `excess` and its `variance` (docs/model.md (14.4)).
     findings : list of dict
-        What checks of the model find on the latest rows: `code`, `message`, `period`, `features`
-        and `lags` (docs/model.md 12). Only `Agent.checked_fit` checks.
+        What checks of the model find on the latest rows: `code`, `message`, `period`, `harmonics`,
+        `features` and `lags` (docs/model.md 12). Only `Agent.checked_fit` checks.
     unchecked : list of dict
         Checks that could not be made: their `codes`, what is `missing`, and a `message`.
     """

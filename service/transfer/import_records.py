@@ -209,6 +209,7 @@ FINDING: Any = _record(
     code=Code,
     message=Text,
     period=Number | None,
+    harmonics=Count | None,
     features=list[Count],
     lags=list[Count],
 )

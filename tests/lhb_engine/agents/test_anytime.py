@@ -328,6 +328,29 @@ def test_no_finding_advises_what_is_told():
         assert agent.options.says(Finding(code, "", period=period)) == is_said, (code, period)
 
 
+def test_a_season_and_a_trend_that_are_found_are_told_once_and_a_season_with_its_parts():
+    def season(period, harmonics=1):
+        return Finding("season", "", period=period, harmonics=harmonics).to_json()
+
+    def advised(findings, **told):
+        return make_agent("anytime", dim=2, horizon=3, **told).options.advised(findings)
+
+    week, half = {"period": 7.0, "harmonics": 3}, {"period": 3.5, "harmonics": 1}
+    trend = Finding("trend", "").to_json()
+    assert advised([trend, season(7.0, 3)]) == {"trend": True, "seasonality": [week]}
+    assert advised([trend, season(7.0, 3)], adopts=False) == {}
+    assert advised([trend], trend=True) == {}
+    assert advised([season(7.0, 3)], seasonality=[half]) == {"seasonality": [week]}
+    assert advised([season(30.0)], seasonality=[week])["seasonality"] == [
+        week,
+        {"period": 30.0, "harmonics": 1},
+    ]
+    assert advised([season(6.8)], seasonality=[week]) == {}  # the week changes
+    three = [{"period": 5.0 * k} for k in (1, 3, 9)]
+    assert advised([season(100.0)], seasonality=three) == {}
+    assert advised([Finding("arms_alike", "").to_json()]) == {}
+
+
 def test_what_was_forecast_and_did_not_come_is_in_doubt():
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     estimate = agent.fit(history(n=600))

@@ -98,6 +98,7 @@ def test_a_season_is_found_with_its_period(period, known):
     assert season_found.period == pytest.approx(period, rel=0.005)
     told = f'{{"period": {season_found.period:g}, "harmonics": 2}}'
     assert told in season_found.message
+    assert season_found.harmonics == 2
 
 
 def test_a_season_is_advised_with_the_harmonics_that_show():

@@ -32,7 +32,8 @@ async def found(client: Client, session: str) -> list | None:
 @on_one_database
 async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None:
     async with serve() as client:
-        session = await client.create(algorithm="anytime", dim=2, horizon=4)
+        told = {"adopts": False}
+        session = await client.create(algorithm="anytime", dim=2, horizon=4, options=told)
         before = await client.read(f"/v1/sessions/{session}/estimate")
         assert before["findings"] == []
         await client.post(f"/v1/sessions/{session}/history", json=log(400))
@@ -52,6 +53,37 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         copy = made.json()["id"]
         read = await client.read(f"/v1/sessions/{copy}/estimate")
         assert (read["findings"], read["unchecked"]) == ([season], unchecked)
+
+
+@on_one_database
+async def test_later_fits_are_told_the_season_that_was_found(serve: Serve) -> None:
+    async def taken() -> dict | None:
+        read = await client.read(f"/v1/sessions/{session}")
+        return read if "seasonality" in read["options"] else None
+
+    async def fitted() -> dict | None:
+        read = await client.read(f"/v1/sessions/{session}/estimate")
+        return read if read["effects"] else None
+
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", dim=2, horizon=4)
+        await client.post(f"/v1/sessions/{session}/history", json=log(400))
+        options = (await until(taken))["options"]
+        assert options == {"seasonality": [{"period": 24.0, "harmonics": 1}]}
+        estimate = await until(fitted)
+        assert estimate["findings"] == []
+        assert estimate["effects"]["groups"] == ["season 24, harmonic 1"]
+        replay = replayed(client, session)
+        assert (replay.differences, replay.n_estimates > 1) == ([], True)
+
+        lines = (await client.get(f"/v1/sessions/{session}/events")).content
+        made = await client.post("/v1/sessions/import", content=lines, headers=TYPED)
+        assert made.status_code == 201, made.text
+        copy = made.json()["id"]
+        assert (await client.read(f"/v1/sessions/{copy}"))["options"] == options
+        assert (await client.read(f"/v1/sessions/{copy}/estimate"))["effects"] == estimate[
+            "effects"
+        ]
 
 
 @pytest.mark.parametrize("name", ["dull", "a \\1 \\ b"])

@@ -16,9 +16,9 @@ from service.session.option_changes import MOST_CHANGES
 from service.session.records import Actor, SessionKey, SessionRow
 from service.session.schedule_records import DueFit
 from service.writer.agent_cache import Agents, build_agent
-from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
+from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
 
 FIT = Actor("fit", None)

@@ -6,6 +6,7 @@ from typing import Any
 
 from lhb_engine.agents import make_options
 from lhb_engine.estimate import Estimate
+from service.base.problems import Problem
 from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
 from service.fits.record import record_fit
@@ -14,6 +15,7 @@ from service.rounds.kept_slots import keep_settled
 from service.session.estimate_in_use import model_of
 from service.session.option_changes import MOST_CHANGES
 from service.session.records import Actor, SessionKey, SessionRow
+from service.session.rules import check_dropped
 from service.session.schedule_records import DueFit
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import SessionCommand
@@ -121,10 +123,14 @@ def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, An
     """
     told = make_options(session.algorithm, session.options)
     advised = told.advised(estimate.get("findings", ()))
-    if not advised or session.dropped_to or session.revision == MOST_CHANGES:
+    if not advised or session.revision == MOST_CHANGES:
         return
-    options = session.options | advised
-    take_options(uow, session, options, build_agent(replace(session, options=options), None))
+    changed = replace(session, options=session.options | advised)
+    try:
+        check_dropped(session, changed)
+    except Problem:
+        return
+    take_options(uow, session, changed.options, build_agent(changed, None))
     note(uow, session.tenant, FIT, "session_changed", session.id, options=advised)
 
 

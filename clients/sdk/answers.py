@@ -617,6 +617,18 @@ class ArmAnswer(TypedDict):
     shares: list[float]
 
 
+class PlayerAnswer(TypedDict):
+    """What the `n` decisions that one player chose pay on average, and the mean of their contexts.
+
+    A log is its caller's. `one` is null where no arm's worth is known.
+    """
+
+    by: PlayedBy
+    n: int
+    one: OneChoiceAnswer | None
+    context: list[float]
+
+
 class CreditByArmAnswer(TypedDict):
     """The arms of a session's last decisions; `n_others` decisions chose arms beyond these."""
 
@@ -625,6 +637,7 @@ class CreditByArmAnswer(TypedDict):
     n_others: int
     bins: list[ArmBinAnswer]
     items: list[ArmAnswer]
+    players: list[PlayerAnswer]
     reason: str | None
     no_intervals: str | None
     model_version: int

@@ -186,7 +186,8 @@ def get_arms(
     on average, where arms keep their places, else chosen with; `is_fixed` says whether all are
     alike. `at_once`, `later`, `earned` and `to_come` are sums over an arm's decisions, as in
     `/credit/features`. They are null where `reason` says why, and intervals where `no_intervals`
-    does. `shares` has the arm's share of the decisions of each bin. Voids count nowhere.
+    does. `shares` has the arm's share of the decisions of each bin; `players` says what a decision
+    of the agent pays on average, and of the others who chose. Voids count nowhere.
     """
     first = max(1, session.n_rounds - rounds + 1)
     chosen, last = _chosen(reader, session, first)
@@ -201,6 +202,10 @@ def get_arms(
     seen = [np.array(offered.get(arm, contexts[numbers == i])) for arm, i in arms.items()]
     means = np.array([some.mean(axis=0) for some in seen]).reshape(-1, session.dim)
     estimate, reason = _estimate_in_use(reader, session)
+    players = Counter(one.by for one in chosen)
+    whose = np.array([one.by for one in chosen])
+    played = np.array([contexts[whose == name].mean(axis=0) for name in players])
+    played = played.reshape(-1, session.dim)
     split: dict[str, Floats] = {}
     ones: list[OneChoiceAnswer] = []
     totals = None
@@ -210,7 +215,7 @@ def get_arms(
         passed = _passed(session, chosen, last)
         split = credit_by_arm(contexts, passed, profiles, numbers, len(arms))
         totals = estimate.get("totals")
-        ones = _one_choice(means, profiles, totals)
+        ones = _one_choice(np.concatenate([means, played]), profiles, totals)
     cut, shares = _shares(session, by, bins, chosen, numbers, len(arms))
     items: list[dict[str, Any]] = []
     for arm, i in arms.items():
@@ -230,6 +235,12 @@ def get_arms(
         "n_others": len(chosen) - sum(item["n"] for item in items),
         "bins": cut.places(),
         "items": items,
+        "players": [
+            {"by": name, "n": n, "one": ones[len(arms) + i] if ones else None, "context": context}
+            for i, ((name, n), context) in enumerate(
+                zip(players.items(), played.tolist(), strict=True)
+            )
+        ],
         "reason": reason or None,
         "no_intervals": unknown if any(one["interval"] is None for one in ones) else None,
         "model_version": session.model_version,

@@ -48,6 +48,7 @@ class ChosenArm(NamedTuple):
     arm_id: str | None
     context: bytes
     is_void: bool
+    by: str  # who chose: `service.session.trial.PlayedBy`; of a log, its caller
 
 
 class SumsPlace(NamedTuple):

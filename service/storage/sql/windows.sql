@@ -103,7 +103,8 @@ order by d.position
 -- name: chosen
 select d.trajectory, d.round, d.position, d.at, d.arm, d.arm_id, d.context, exists (
     select 1 from voids v where v.tenant = $1 and v.session_id = $2
-        and v.trajectory = d.trajectory and v.round = d.round)
+        and v.trajectory = d.trajectory and v.round = d.round),
+    coalesce(d.played_by, case when d.forced then 'caller' else 'agent' end)
 from {spans} w cross join decisions d
 where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
     and d.round between w.first and w.last

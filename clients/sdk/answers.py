@@ -152,7 +152,7 @@ class UncheckedAnswer(TypedDict):
     """Checks of the model that could not be made, which says nothing of what they would find."""
 
     codes: list[FindingCode]
-    missing: Literal["rows", "sets", "features"]
+    missing: Literal["rows", "sets", "features", "found"]
     message: str
 
 
@@ -290,6 +290,7 @@ class EstimateAnswer(FitAnswer):
     """The estimate that decisions are made by now."""
 
     deciding: Literal["in_use", "in_doubt", "learning"]
+    checked: str | None
     features: NotRequired[list[str] | None]
     slot_seconds: NotRequired[int | None]
 
@@ -301,6 +302,7 @@ class NoEstimateAnswer(TypedDict):
     deciding: Deciding
     findings: list[FindingAnswer]
     unchecked: list[UncheckedAnswer]
+    checked: str | None
 
 
 class EpochAnswer(TypedDict):

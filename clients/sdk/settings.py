@@ -85,6 +85,7 @@ class SessionSettings(TypedDict, total=False):
     reward_mode: Literal["single", "sum"]
     reward_wait_seconds: float
     default_reward: float | None
+    reward_unit: str | None
     refit: Literal["background", "blocking"]
     features: list[str] | None
     products: list[list[str]] | None
@@ -104,6 +105,7 @@ class SettingChanges(TypedDict, total=False):
 
     options: dict[str, Any]
     reward_wait_seconds: float
+    reward_unit: str | None
     mode: Literal["live", "shadow"]
     guard: Literal["armed", "off"]
     keep_rounds: int | None
@@ -119,6 +121,7 @@ class CopySettings(TypedDict, total=False):
     options: dict[str, Any]
     reward_wait_seconds: float
     default_reward: float | None
+    reward_unit: str | None
     refit: Literal["background", "blocking"]
     keep_rounds: int | None
     keep_days: float | None
@@ -135,6 +138,7 @@ class SettingsAnswer(TypedDict):
     reward_mode: Literal["single", "sum"]
     reward_wait_seconds: float
     default_reward: float | None
+    reward_unit: str | None
     refit: Literal["background", "blocking"]
     features: list[str] | None
     products: list[list[str]] | None

@@ -1,6 +1,6 @@
 """All checks of a fit, on the latest rows alone, so that their cost does not grow."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple, get_args
 
@@ -31,13 +31,15 @@ from lhb_engine.findings.check_series import (
     check_series,
 )
 from lhb_engine.findings.check_shared import check_shared
-from lhb_engine.findings.finding import Code, Finding, Unchecked
+from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
+OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated"}
 OF_LAGS: tuple[Code, ...] = ("horizon_short", "lags_change", "profiles_differ", "scores_curved")
+NOTHING = Unchecked(tuple(code for code in ASKED if code != "arms_alike"), "rows")
 FREE = 0.999  # intraclass correlation of levels that may be anything
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
@@ -112,13 +114,13 @@ def _of_rows(
     before: Predictor | None,
 ) -> tuple[Finding | Unchecked, ...]:
     if not history.trajectories:
-        return ()
+        return (NOTHING,)
     rows = align(history)
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
-        return ()
+        return (NOTHING,)
     longest = units.of(align(_longest(history)))
     series = Series.of(longest, _errors(longest, known))
     sets = {round: one / units.contexts for round, one in history.sets.items()}
@@ -149,28 +151,32 @@ def _all(
     if known is not None:
         yield from check_shared(rows, errors, known, sets)
     yield from check_features(rows)
-    yield from check_actions(rows)
-    yield from _unchecked(rows, series, known, horizon)
+    yield from check_actions(rows, sets)
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
+    yield from _unchecked(rows, series, known, horizon, codes)
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(rows, errors) if errors.any() else None
     if effects is not None:
         yield from check_future(effects, doubt)
-    if rows.n_rows < ROWS_A_LAG * horizon or not errors.any() or codes & {"season", "trend"}:
+    if rows.n_rows < ROWS_A_LAG * horizon or not errors.any() or codes & OF_TIME:
         return  # what moves rewards over time looks like effects at many lags
     if effects is not None:
         yield from check_horizon(effects, horizon, doubt)
     if known is not None and not codes:
         yield from check_halves(rows, errors, known, horizon)
         yield from check_profiles(rows, errors, known)
-    if known is not None and codes <= {"errors_correlated"}:  # what bends is missing at all lags
+    if known is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
         yield from [*check_repetition(rows, errors, known)] or check_scores(rows, errors, known)
 
 
 def _unchecked(
-    rows: AlignedRounds, series: Series | None, known: Predictor | None, horizon: int
+    rows: AlignedRounds,
+    series: Series | None,
+    known: Predictor | None,
+    horizon: int,
+    codes: Set[str],
 ) -> Iterator[Unchecked]:
-    """Say which checks of time and of lags are not made."""
+    """Say which checks of time and of lags are not made; `codes` are what was found before them."""
     if series is None:
         yield Unchecked(("trend", "season"), "rows")
     if rows.contexts.shape[1] > MOST_WHITENED:
@@ -179,6 +185,9 @@ def _unchecked(
         yield Unchecked((*OF_LAGS, "shared_with_rewards"), "rows")
     elif rows.n_rows < ROWS_A_LAG * horizon:
         yield Unchecked(OF_LAGS, "rows")
+    elif codes:
+        first = bool(codes & OF_TIME)  # else the horizon is judged, and errors alone hide no curve
+        yield Unchecked(OF_LAGS if first else OF_LAGS[1 : 3 + (codes != OF_ERRORS)], "found")
 
 
 def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:

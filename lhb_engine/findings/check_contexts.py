@@ -3,7 +3,7 @@
 Effects may lie beyond the horizon, or differ between the halves of the rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -91,12 +91,16 @@ def _only_level(selected: Floats, directions: Floats) -> bool:
     )
 
 
-def check_actions(rows: AlignedRounds) -> Iterator[Finding]:
+def check_actions(rows: AlignedRounds, sets: Mapping[int, Floats]) -> Iterator[Finding]:
     """Look for rewards that tell whether there was an action, and not which.
 
     A reward that is known before its round's decision, such as a visit, decides whether there is an
-    action. It looks like an effect at lag 0, and is one of earlier rounds.
+    action. It looks like an effect at lag 0, and is one of earlier rounds. Nobody decides it where
+    no action is one of the arms of `sets`, or was chosen beside them, as control does.
     """
+    offered = np.isin(rows.last, list(sets)) & ~actions(rows)
+    if offered.any() or not all(one.any(axis=1).all() for one in sets.values()):
+        return
     is_row = (rows.number > 0) & (np.rint(rows.intercept**2) == 1)
     acted = rows.contexts[is_row].any(axis=1)
     y, contexts = rows.y[is_row], rows.contexts[is_row][acted]

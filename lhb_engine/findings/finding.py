@@ -49,11 +49,12 @@ class Finding:
         return out | {"features": list(self.features), "lags": list(self.lags)}
 
 
-Missing = Literal["rows", "sets", "features"]
+Missing = Literal["rows", "sets", "features", "found"]
 WHY: dict[Missing, str] = {
     "rows": "there are too few rewards that would tell",
     "sets": "what else there was to choose is not known (a log has chosen arms alone)",
     "features": "there are too many features",
+    "found": "what was found, once it is mended, may explain what they would see",
 }
 ASKED: dict[Code, str] = {
     "rewards_early": "whether rewards depend on later choices",
@@ -94,6 +95,12 @@ def unchecked_json(checks: Iterable[Unchecked]) -> list[dict[str, Any]]:
         }
         for missing, some in codes.items()
     ]
+
+
+def checked_said(left_out: Iterable[str]) -> str:
+    """Return which checks were made and found nothing: all but those that are `left_out`."""
+    asked = [words for code, words in ASKED.items() if code not in {*left_out}]
+    return f"Checked, and nothing found: {', '.join(asked)}."
 
 
 def named(features: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from clients.sdk.answers import (
     FitAnswer,
     NoEstimateAnswer,
 )
+from lhb_engine.findings.finding import checked_said
 from lhb_engine.posterior.spread_in_words import spread_in_words
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.routes import SESSION, Routes, json_response
@@ -69,7 +70,8 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     """Return the estimate that decisions are made by.
 
     Status is "none" if there is no estimate yet. `findings` are those of the last fit, whether it
-    gave an estimate or not, and `unchecked` the checks that it could not make.
+    gave an estimate or not, `unchecked` the checks that it could not make, and `checked` says which
+    it made and found nothing; null where there is no such fit, or the algorithm makes no checks.
     """
     said = {"deciding": deciding(reader, session), **last_checks(reader, session)}
     if session.estimate == 0:
@@ -84,13 +86,24 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     }
 
 
-def last_checks(reader: Reader, session: SessionRow) -> dict[str, list[dict[str, Any]]]:
+OF_SEVERAL = ("responses_differ", "levels_differ")  # trajectories
+
+
+def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
     """Return what the last fit that neither failed nor was skipped found, and could not check."""
     record = last_estimated(reader, session, session.n_estimates)
     if record is None:
-        return {"findings": [], "unchecked": []}
-    unchecked = record.values.get("unchecked") or []
-    return {"findings": findings_of(reader, session, record), "unchecked": unchecked}
+        return {"findings": [], "unchecked": [], "checked": None}
+    found, unchecked = map(record.values.get, ("findings", "unchecked"))
+    not_made = {code for one in unchecked or () for code in one["codes"]}
+    not_made.update(OF_SEVERAL * (session.n_trajectories < 2))
+    return {
+        "findings": findings_of(reader, session, record),
+        "unchecked": unchecked or [],
+        "checked": None
+        if found is None
+        else checked_said({*not_made, *(f["code"] for f in found)}),
+    }
 
 
 def _shown(

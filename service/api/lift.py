@@ -69,7 +69,7 @@ def get_lift(
         compared = {**members_of(ComparedAnswer, outcome), "variance_taken": outcome.adjusted}
         effect = outcome.difference if effect is None else effect
         to_go = outcome.rounds_to_go(effect, sums.rounds, sums.narrowing(trial))
-        verdict = _said(outcome, sums, units, trial)
+        verdict = _said(outcome, sums, units, session)
     return {
         **{name: _group(sums.groups[name]) for name in GROUPS},
         "lift": compared,
@@ -134,14 +134,15 @@ def _refused(
     return f"{reason}, in {to_go * rounds / a_day:.3g} days", to_go * rounds, a_day
 
 
-def _said(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
+def _said(lift: Lift, sums: LiftSums, units: str, session: SessionRow) -> str:
     """Return the verdict of a lift: what is decided, from how much, and what would decide it."""
     is_open = lift.low <= 0.0 <= lift.high
     verdict = f"The agent earns {'more' if lift.low > 0.0 else 'less'} than control"
     if is_open:
         verdict = "It is not decided whether the agent earns more than control"
     n_control = sums.groups["control"].n_trajectories
-    between = f"{lift.difference:+.3g} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
+    earned = f"{lift.difference:+.3g} {session.reward_unit or ''}".strip()
+    between = f"{earned} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
     said = [
         f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}, from "
         f"{sums.rounds:,.0f} measured rounds of {sums.n_units:,} {units}, {n_control:,} of these "
@@ -150,7 +151,7 @@ def _said(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
     if lift.narrowed_by_past >= 0.01:
         said += [f"Units' own past narrows the interval by {lift.narrowed_by_past:.0%}."]
     if is_open:
-        said += [_what_decides(lift, sums, units, trial)]
+        said += [_what_decides(lift, sums, units, session.trial)]
     return " ".join(said)
 
 

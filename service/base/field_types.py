@@ -43,6 +43,14 @@ RewardMode = Annotated[
     Literal["single", "sum"],
     Field(description="single: a round has one reward; sum: the rewards of a round add up"),
 ]
+RewardUnit = Annotated[
+    str,
+    Field(
+        max_length=16,
+        pattern=r"^[^\s\x00]([^\x00]*[^\s\x00])?$",
+        description="what rewards are counted in, such as EUR: sentences say it",
+    ),
+]
 Refit = Annotated[
     Literal["background", "blocking"],
     Field(description="blocking: a decision waits for a fit that is due"),

@@ -29,6 +29,7 @@ from service.base.field_types import (
     Probability,
     Refit,
     RewardMode,
+    RewardUnit,
     Seed,
     Text,
     Time,
@@ -63,6 +64,7 @@ class Settings:
     keep_contexts: bool = False  # whether decisions keep the contexts of all arms
     keep_rounds: KeepRounds | None = None  # rows of earlier rounds go; None: all stay
     keep_days: KeepDays | None = None  # the same, by the time of their decisions
+    reward_unit: RewardUnit | None = None  # display only
 
     @property
     def spec(self) -> str:

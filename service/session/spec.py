@@ -24,6 +24,7 @@ from service.base.field_types import (
     Number,
     Refit,
     RewardMode,
+    RewardUnit,
     Seed,
     WaitSeconds,
 )
@@ -87,6 +88,7 @@ class SessionSpec:
     default_reward: Number | None = setting(
         None, "reward of a round that has none after the wait", copyable=True
     )
+    reward_unit: RewardUnit | None = setting(None, changeable=True, copyable=True)
     refit: Refit = setting("background", copyable=True)
     features: Annotated[
         list[Feature] | None, Limits(min_length=1, max_length=MOST_COLUMNS), FailFast()

@@ -61,6 +61,7 @@ async def test_a_direction_that_does_not_stand_out_decides_and_is_called_a_guess
         "deciding": "exploring",
         "findings": [],
         "unchecked": [],
+        "checked": None,
     }
     guess = seen["learning"]
     assert (guess["status"], guess["in_use"], guess["intervals"]) == ("ok", True, None)

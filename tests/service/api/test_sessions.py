@@ -25,6 +25,7 @@ async def test_a_session_says_what_it_is(serve: Serve) -> None:
         )
         assert await client.read(f"/v1/sessions/{body['id']}") == body
         nothing = {"status": "none", "deciding": body["deciding"], "findings": [], "unchecked": []}
+        nothing["checked"] = None
         assert await client.read(f"/v1/sessions/{body['id']}/estimate") == nothing
     async with serve() as client:
         assert await client.read(f"/v1/sessions/{body['id']}") == body

@@ -43,7 +43,9 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
         assert [fit["findings"] for fit in fits if "findings" in fit][-1] == [season]
         unchecked = (await client.read(f"/v1/sessions/{session}/estimate"))["unchecked"]
-        assert [one["missing"] for one in unchecked] == ["sets"]  # a log has chosen arms alone
+        # a log has chosen arms alone, and what moves rewards over time looks like effects of lags
+        assert [one["missing"] for one in unchecked] == ["sets", "found"]
+        assert "horizon_short" in unchecked[1]["codes"]
         replay = replayed(client, session)
         assert (replay.differences, replay.n_estimates > 0) == ([], True)
 

@@ -86,7 +86,7 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     }
 
 
-OF_SEVERAL = ("responses_differ", "levels_differ")  # trajectories
+OF_SEVERAL = {"levels": "levels_differ", "own": "responses_differ"}  # trajectories, untold
 
 
 def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
@@ -96,7 +96,8 @@ def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
         return {"findings": [], "unchecked": [], "checked": None}
     found, unchecked = map(record.values.get, ("findings", "unchecked"))
     not_made = {code for one in unchecked or () for code in one["codes"]}
-    not_made.update(OF_SEVERAL * (session.n_trajectories < 2))
+    one = session.n_trajectories < 2
+    not_made.update(code for told, code in OF_SEVERAL.items() if one or record.values.get(told))
     return {
         "findings": findings_of(reader, session, record),
         "unchecked": unchecked or [],

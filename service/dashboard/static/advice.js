@@ -3,25 +3,24 @@
 import { make, number } from "./dom.js"
 
 const MOST_MISSING = 0.1 // share of the rounds at hand
+const HOLDOUT = "To measure whether this beats what you had, create a session with holdout: a share of rounds is left to what you had."
 
-export function advice({ session, lift, series, checked, failed, unknown }) {
+export function advice({ session, lift, series, checks, failed, unknown }) {
   const found = []
   const add = (text, isBad = false) => found.push(make("li", { class: isBad ? "error" : null }, isBad ? make("span", { role: "alert" }, text) : text))
   if (session.guard === "tripped") add("The guard has tripped: the agent earned less than control, whose policy plays alone until the guard is armed again.", true)
   if (series.alarm) add("Later rounds fit the model badly: the world, or the data, has changed. Look at what came and what was expected, below.", true)
   if (failed) add(`The last fit failed: ${failed}`, true)
   if (lift?.groups_differ) add(lift.groups_differ, true)
-  for (const one of checked?.findings ?? []) add(one.message)
+  for (const one of checks.findings) add(one.message)
   const older = series.items.slice(0, -2), rounds = older.reduce((sum, item) => sum + item.last_round - item.first_round + 1, 0)
   const missing = rounds - older.reduce((sum, item) => sum + item.n_measured, 0)
   if (series.isByPosition && session.reward_mode !== "sum" && missing > MOST_MISSING * rounds) {
     add(`${number(missing)} of ${number(rounds)} older rounds have no reward. If they never come, send their value, or set default_reward.`)
   }
-  if (session.n_rounds && unknown && !["none", "in_doubt"].includes(session.deciding)) add(`What choices pay is not known yet. ${unknown} Go on: take decisions, and report every reward.`)
-  const unchecked = checked?.unchecked ?? []
-  const none = session.n_rounds === 0 ? "Take decisions, and send rewards."
-    : checked === null ? "No check of the model has been made: the first fit makes them."
-      : unchecked.length ? "Nothing was found by the checks that could be made." : "Nothing. The checks of the model find nothing wrong."
-  return make("div", {}, found.length ? make("ul", { "aria-label": "What checks of the model find" }, ...found) : make("p", {}, none),
-    ...unchecked.map(one => make("p", { class: "soft" }, one.message)))
+  if (session.n_rounds === 0) add("Take decisions, and send rewards.")
+  else if (unknown && !["none", "in_doubt"].includes(session.deciding)) add(`What choices pay is not known yet. ${unknown} Go on: take decisions, and report every reward.`)
+  else if (!found.length) add("Nothing is wrong that is seen here. Go on: take decisions, and report every reward.")
+  if (session.n_rounds && !session.holdout && session.mode === "live" && session.deciding !== "none") add(HOLDOUT)
+  return make("ul", { "aria-label": "What to do" }, ...found)
 }

@@ -2,23 +2,23 @@
 
 import { get } from "./api.js"
 import { make, number } from "./dom.js"
-import { bandOver, plotCard, stack, TIME } from "./plots.js"
+import { bandOver, lines, plotCard, stack, TIME } from "./plots.js"
+import { amount } from "./units.js"
 
-const LOOKS = {
-  base: { label: "base", color: "--six" }, trend: { label: "trend", color: "--seven" }, season: { label: "season", color: "--five" },
-  covariates: { label: "covariates", color: "--four" }, levels: { label: "users' levels", color: "--three" }, actions: { label: "actions", color: "--one", isStrong: true },
-}
+const PARTS = { trend: "--seven", season: "--five", covariates: "--four", levels: "--three" } // besides base and actions
+const NAMES = { levels: "users' levels" }
 const REWARD = { label: "what came", color: "--ink", isLine: true }
 const MOST_TRAJECTORIES = 20 // to choose from
-const ROUNDS = 100_000, BINS = 400
+const ROUNDS = 100_000, BINS = 1000
 const LEAST_TIMES = 8, LEAST_SECONDS = 3600 // fewer points, or shorter ones, tell little by their time
 
-// Rewards over time where there are times, else by round of each user, or by round.
-export async function readSeries(path, session, rounds, signal) {
+// Rewards over time where decisions have times that tell something, as `bins` of them say; else by
+// round of each user, or by round.
+export async function readSeries(path, session, rounds, bins, signal) {
   const ask = by => get(`${path}/series`, { rounds, bins: BINS, by }, signal)
   const by = session.n_trajectories > 1 ? "round" : "position"
-  const isOld = (Date.now() - new Date(session.created_at)) / 1000 > LEAST_TIMES * LEAST_SECONDS
-  const timed = session.clock || isOld ? await ask("time") : null
+  const isLong = bins.length > 1 && new Date(bins.at(-1).at) - new Date(bins[0].at) > 1000 * LEAST_TIMES * LEAST_SECONDS
+  const timed = session.clock || isLong ? await ask("time") : null
   const isTimed = timed && (session.clock || (timed.items.length >= LEAST_TIMES && timed.bin_seconds >= LEAST_SECONDS))
   return isTimed ? { ...timed, by: "time", isByPosition: true } : { ...await ask(by), by, isByPosition: by === "position" }
 }
@@ -28,16 +28,17 @@ export const xName = ({ by }, session) => (by === "time" ? TIME : by === "round"
 
 export function cameCard(name, beside) {
   const plot = plotCard("What came, and what it is made of", `${name} rewards`, [], null)
+  const parts = plotCard("What moves it besides actions", `${name} parts`, [], null)
   const spread = plotCard("How users differ", `${name} users`, ["at", "mean", "low", "high"], null)
   const key = make("input", { id: "user", list: "users", autocomplete: "off", placeholder: "all" }), list = make("datalist", { id: "users" })
   const chooser = make("form", { class: "bar" }, make("label", { for: "user" }, "One user alone:"), key, list, make("button", {}, "Show"))
-  const node = make("div", {}, chooser, plot.node, spread.node, beside)
+  const node = make("div", {}, chooser, plot.node, parts.node, spread.node, beside)
   let again = () => {}
   chooser.addEventListener("submit", event => {
     event.preventDefault()
     again()
   })
-  const update = async (session, path, signal, whole) => {
+  const update = async (session, path, signal, whole, common) => {
     chooser.hidden = session.n_trajectories < 2 || session.clock?.totals === "all" // everybody's, together
     if (!chooser.hidden && !list.children.length) {
       const some = (await get(`${path}/trajectories`, { limit: MOST_TRAJECTORIES }, signal)).items
@@ -46,7 +47,7 @@ export function cameCard(name, beside) {
     const show = async () => {
       const wanted = key.value.trim()
       const series = wanted ? { ...await get(`${path}/series`, { rounds: ROUNDS, bins: BINS, by: "round", trajectory: wanted }, signal), by: "round" } : whole
-      draw(plot, spread, series, session)
+      draw({ plot, parts, spread }, series, session, common)
       if (wanted && series.items.length === 0) plot.say(`There is no reward of ${wanted}.`)
     }
     again = () => show().catch(error => { if (error.name !== "AbortError") plot.say(error.message) })
@@ -55,30 +56,40 @@ export function cameCard(name, beside) {
   return { node, update }
 }
 
-function draw(plot, spread, series, session) {
-  const items = series.items.filter(item => item.reward !== null)
-  const x = xName(series, session), xs = xsOf(series, items)
-  const isExpected = items.some(item => item.parts)
-  const names = Object.keys(LOOKS).filter(part => part === "base" || part === "actions" || items.some(item => item.parts?.[part]))
-  const parts = isExpected ? names : []
-  const looks = [...parts.map(part => LOOKS[part]), REWARD]
-  const columns = [xs, ...parts.map(part => items.map(item => item.parts?.[part] ?? null)), items.map(item => item.reward)]
-  plot.redraw(items.length ? columns : [[]], undefined, { draw: stack(x, "mean reward", looks), heads: ["at", ...parts, "reward"] })
-  plot.say(words(series, items, isExpected, session))
+// `common` is what arms pay on average, where it cannot be told from the base; else null.
+function draw({ plot, parts, spread }, series, session, common) {
+  const items = series.items.filter(item => item.reward !== null), made = items.filter(item => item.parts)
+  const x = xName(series, session), xs = xsOf(series, items), y = session.reward_unit ? `mean reward, ${session.reward_unit}` : "mean reward"
+  const names = Object.keys(PARTS).filter(part => made.some(item => item.parts[part]))
+  const rest = item => item.expected - item.parts.actions + (common ?? 0), actions = item => item.parts.actions - (common ?? 0)
+  const layers = !made.length ? [] : [
+    { label: common === null ? "without actions" : "arms by chance", color: "--six", of: rest },
+    { label: common === null ? "actions" : "its choices beyond", color: "--one", isStrong: true, of: actions },
+  ]
+  const columns = [xs, ...layers.map(({ of }) => items.map(item => (item.parts ? of(item) : null))), items.map(item => item.reward)]
+  plot.redraw(items.length ? columns : [[]], undefined, { draw: stack(x, y, [...layers, REWARD]), heads: ["at", ...layers.map(look => look.label), "reward"] })
+  plot.say(words(series, items, made, session, common))
+  parts.node.hidden = names.length === 0
+  if (names.length) {
+    parts.redraw([xsOf(series, made), ...names.map(part => made.map(item => item.parts[part]))], undefined,
+      { draw: lines(x, y, names.map(part => ({ label: NAMES[part] ?? part, color: PARTS[part] }))), heads: ["at", ...names] })
+    parts.say(`With the base, ${amount(made.at(-1).parts.base, session)}, these add up to what is expected without actions.`)
+  }
   const wide = items.filter(item => item.spread)
   spread.node.hidden = wide.length === 0
   if (wide.length) {
     spread.redraw([xsOf(series, wide), wide.map(item => item.reward), ...[0, 1].map(end => wide.map(item => item.spread[end]))], undefined,
-      { draw: bandOver(x, "mean"), heads: ["at", "mean", "low", "high"] })
+      { draw: bandOver(x, y), heads: ["at", "mean", "low", "high"] })
     spread.say("The line is the mean of all users; eight of ten users lie in the band.")
   }
 }
 
-function words({ reason, first_round, last_round, by }, items, isExpected, session) {
+function words({ reason, first_round, last_round, by }, items, made, session, common) {
   if (items.length === 0) return session.n_rounds ? "No reward yet. Rewards may come at any time." : "No round yet."
-  if (!isExpected) return reason || "No estimate is in use, so nothing is expected: the first fit will tell what rewards are made of."
-  const off = items.filter(item => item.parts).reduce((sum, item) => sum + Math.abs(item.reward - item.expected), 0) / items.length
+  if (!made.length) return reason || "No estimate is in use, so nothing is expected: the first fit will tell what rewards are made of."
+  const off = made.reduce((sum, item) => sum + Math.abs(item.reward - item.expected), 0) / made.length
   const begun = session.clock ? session.clock.n_slots : session.n_rounds
   const part = begun > last_round - first_round + 1 && by !== "round" ? ` The latest ${number(last_round - first_round + 1)} rounds.` : ""
-  return `The layers add up to what the estimate in use expects; the line is what came, ${number(off)} away on average. The axis need not begin at 0.${part}`
+  const shared = common === null ? "" : " What these arms have in common cannot be told from the base: the lower layer has it, the upper one what its choices pay beyond."
+  return `The layers add up to what the estimate in use expects; the line is what came, ${amount(off, session)} away on average.${shared} The axis need not begin at 0.${part}`
 }

@@ -4,8 +4,7 @@ import { get } from "./api.js"
 import { make, number, table } from "./dom.js"
 import { inUsers } from "./headline.js"
 import { bandOver, plotCard, TIME } from "./plots.js"
-
-const VISIBLE = 0.01 // of the interval
+import { amount, signed } from "./units.js"
 
 const percent = share => `${(100 * share).toFixed(1)}%`
 
@@ -20,40 +19,40 @@ export function liftCard(name) {
     card.node.hidden = !session.holdout && session.mode !== "shadow"
     if (card.node.hidden) return null
     const [lift, watched] = await Promise.all([get(`${path}/lift`, {}, signal), get(`${path}/shadow`, {}, signal)])
-    drawLift(card, lift)
-    groups.replaceChildren(...(session.holdout ? [groupTable(lift)] : []))
-    shadow.textContent = watched.n_rounds ? said(watched) : ""
+    drawLift(card, lift, session)
+    groups.replaceChildren(...(session.holdout ? [groupTable(lift, session)] : []))
+    shadow.textContent = watched.n_rounds ? said(watched, session) : ""
     return lift
   }
   return { node: card.node, update }
 }
 
-function drawLift(card, { lift, reason, points, agent, control }) {
+function drawLift(card, { lift, reason, points, agent, control }, session) {
   const columns = ["difference", "low", "high"].map(name => points.map(point => point[name]))
   const times = points.map(point => new Date(point.at) / 1000)
   const isTimed = times.at(-1) - times[0] > 86400 // else dates tell nothing
   const timed = { draw: bandOver(TIME, "lift"), heads: ["at", "lift", "low", "high"] }
   card.redraw(points.length ? [isTimed ? times : points.map(point => point.n_rounds), ...columns] : [[]], undefined, isTimed ? timed : undefined)
   card.say(lift === null ? `No lift yet: ${inUsers(reason)}.`
-    : `${number(lift.difference)} a round, ${number(lift.low)} to ${number(lift.high)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.${explained(lift, agent.reward - control.reward)}`)
+    : `${amount(lift.difference, session)} a round, ${amount(lift.low, session)} to ${amount(lift.high, session)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.${explained(lift, agent.reward - control.reward, session)}`)
 }
 
 // Why the groups' means differ by something else than lift.
-function explained({ difference, low, high }, raw) {
-  if (Math.abs(raw - difference) < VISIBLE * (high - low)) return ""
-  return ` The means below are as they came, ${number(raw)} apart: ${number(raw - difference)} of that is what contexts, and units' own past, explain, not the agent.`
+function explained({ difference }, raw, session) {
+  if (number(raw) === number(difference)) return ""
+  return ` The means below are as they came, ${amount(raw, session)} apart. Lift leaves out what contexts, and units' own past, explain of that: ${signed(raw - difference, session)}.`
 }
 
-function groupTable(lift) {
+function groupTable(lift, session) {
   const rows = ["agent", "control"].map(group => ({ group, ...lift[group] }))
   return table("Reward of both groups", [
-    ["group", row => row.group], ["reward a round", row => (row.reward === null ? "–" : number(row.reward)), true],
+    ["group", row => row.group], ["reward a round", row => (row.reward === null ? "–" : amount(row.reward, session)), true],
     ["measured rounds", row => number(row.n_rounds), true], [inUsers(lift.units), row => number(row.n_units), true],
   ], rows)
 }
 
-function said({ n_rounds, agreement, expected_agent, expected_caller }) {
+function said({ n_rounds, agreement, expected_agent, expected_caller }, session) {
   const agrees = `Of ${number(n_rounds)} rounds that the caller played, the agent agrees in ${percent(agreement)}.`
   if (expected_agent === null) return agrees
-  return `${agrees} By its model an action of the caller pays ${number(expected_caller)} in all, the agent's own ${number(expected_agent)}.`
+  return `${agrees} By its model an action of the caller pays ${amount(expected_caller, session)} in all, the agent's own ${amount(expected_agent, session)}.`
 }

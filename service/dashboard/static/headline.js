@@ -1,57 +1,122 @@
 // What the session earns: a number, over what, since when, how sure, and how long until it is known.
 
 import { duration, make, number } from "./dom.js"
-import { one, several, lagUnit } from "./units.js"
-import { bandOf, isApart, since } from "./worth.js"
+import { amount, lagUnit, one, several, signed } from "./units.js"
+import { bandOf } from "./worth.js"
 
-const NO_CONTROL = "Whether this beats what you had is not known: the session has no control group. Create a session with holdout to know: a share of rounds is left to what you had."
+const NOTHING_BEFORE = "Whether this beats what you had is not known: there is neither a control group nor a log of it."
 
 const LITTLE = 0.05 // of the gain
 const BELOW = 1.3, FIXED_BELOW = 2, ABOVE = 1.7 // how far the interval's ends are from that mean
 const VERY_LONG = 100 // times the rows so far
 
 export const inUsers = text => text.replaceAll("trajectories", "users")
-const signed = value => (value > 0 ? `+${number(value)}` : number(value))
-const between = ({ low, high }) => `between ${signed(low)} and ${signed(high)}`
+const between = ({ low, high }, session) => `between ${signed(low, session)} and ${signed(high, session)}`
 const seconds = text => new Date(text).getTime() / 1000
 
+// The one number of a session, with its interval: beside control, else its own choices beside those
+// by chance. `value` is null while it is not known.
+export function figure({ session, lift, estimate, arms }) {
+  if (lift?.lift) {
+    const { difference: value, low, high } = lift.lift
+    return { value, low, high, by: "a round", over: "control" }
+  }
+  if (session.n_rounds === 0) return null
+  const gain = estimate?.gain && { ...estimate.gain.over_chance, by: "a decision", over: "choosing by chance", whose: "for the choices of its latest rounds" }
+  if (arms.reason) return gain && { ...gain, value: null }
+  if (gain) return gain
+  const player = playerOf(arms, "agent") ?? playerOf(arms, "caller")
+  return player ? { ...overChance(player, arms, estimate), whose: `by ${whose(player)}` } : null
+}
+
+// That number in a few words, for a list.
+export function inBrief(found, session) {
+  if (found === null) return session.n_rounds ? "not known yet" : "no round yet"
+  const { value, low, high, by, over } = found
+  if (value === null) return `not known yet: ${between(found, session)} ${by} over ${over}`
+  return `${signed(value, session)} ${by} over ${over}${low === undefined ? "" : ` (${signed(low, session)} to ${signed(high, session)})`}`
+}
+
+export const playerOf = (arms, who) => arms.players.find(({ by, one }) => by === who && one) ?? null
+
+function whose({ by, n }) {
+  const decisions = `${number(n)} decision${n === 1 ? "" : "s"}`
+  return { agent: `its own ${decisions}`, control: `control's ${decisions}` }[by] ?? `the ${decisions} that others chose, as in a log`
+}
+
+// What a decision of one player pays more than that of another, with its interval where there is one.
+function beside(player, other, estimate) {
+  const value = player.one.in_all - other.one.in_all
+  const ends = bandOf(estimate?.totals, player.context.map((x, i) => x - other.context[i]), value)
+  return { value, by: "a decision", ...(ends ? { low: ends[0], high: ends[1] } : {}) }
+}
+
+function overChance(player, { items }, estimate) {
+  const isFixed = items.length > 1 && items.every(item => item.is_fixed)
+  const mean = of => (isFixed ? items.reduce((sum, item) => sum + of(item), 0) / items.length : 0)
+  const chance = { one: { in_all: mean(item => item.one.in_all) }, context: player.context.map((_, i) => mean(item => item.context[i])) }
+  return { ...beside(player, chance, estimate), over: isFixed ? "choosing these arms by chance" : "taking no action" }
+}
+
 export function headline({ session, lift, estimate, arms, series, epochs }) {
-  const unit = session.clock ? lagUnit(session.clock) : "round"
-  const aside = lift && session.holdout ? `Over control: ${inUsers(lift.verdict)}` : NO_CONTROL
-  if (session.n_rounds === 0) return said(null, ["No round yet.", "The first decision begins the story.", session.holdout ? aside : ""])
-  const more = [session.deciding === "in_doubt" ? "This is in doubt: see what to do." : "", progress(series, unit), aside]
-  if (lift?.lift) return overControl(lift, more.slice(0, -1))
-  if (arms.reason) return said(null, ["What it earns is not known yet.", arms.reason, guess(estimate, series, arms), when({ session, series, epochs }), aside])
-  if (estimate?.gain) return byModel({ estimate, arms, series }, more)
-  const sums = arms.items.filter(item => item.earned !== null)
-  if (sums.length) return byCredit({ items: sums, arms, estimate }, more)
-  return said(null, ["What it earns is not known yet.", when({ session, series, epochs }), aside])
+  const found = figure({ session, lift, estimate, arms }), own = playerOf(arms, "agent")
+  const others = ["control", "caller"].map(who => playerOf(arms, who)).filter(other => other && own)
+  const aside = session.holdout && lift ? `Over control: ${inUsers(lift.verdict)}` : playerOf(arms, "caller") && own ? "" : NOTHING_BEFORE
+  if (session.n_rounds === 0) return said(null, session, ["No round yet.", "The first decision begins the story.", session.holdout ? aside : ""])
+  if (!found || found.value === null) {
+    return said(null, session, ["What it earns is not known yet.", arms.reason, found ? `By its model it is ${between(found, session)} a decision over choosing by chance, with probability 95%.` : "",
+      found ? untilKnown(estimate, series, arms) : "", when({ session, series, epochs }), aside])
+  }
+  const doubt = session.deciding === "in_doubt" ? "This is in doubt: see what to do." : ""
+  const more = [...others.map(other => overOther(own, other, arms, estimate, session)), doubt, others.length ? "" : progress(series, session)]
+  if (lift?.lift) return overControl(lift, found, session, [lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms), ...more, spread(lift, estimate, session)])
+  const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
+  const first = `${found.by} over ${found.over}, ${found.whose}.`
+  return said(found, session, [first, sure, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
 }
 
-const tone = (low, high) => (low > 0 ? "good" : high < 0 ? "bad" : "")
-
-function overControl({ lift: { difference: value, low, high, ratio }, verdict }, more) {
+function overControl({ lift: { ratio }, verdict }, found, session, more) {
   const percent = ratio === null ? "" : ` (${signed(100 * (ratio - 1))}%)`
-  return said({ value }, [`a round ${value < 0 ? "against" : "over"} control${percent}.`, inUsers(verdict), ...more], tone(low, high))
+  return said(found, session, [`a round ${found.value < 0 ? "against" : "over"} control${percent}.`, inUsers(verdict), ...more])
 }
 
-function byModel({ estimate, arms, series }, more) {
+// What others' choices pay, by the same model.
+function overOther(own, other, arms, estimate, session) {
+  const more = beside(own, other, estimate)
+  const band = more.low === undefined ? "" : ` (${signed(more.low, session)} to ${signed(more.high, session)})`
+  if (other.by === "control") return `By its model its own choices pay ${signed(more.value, session)}${band} a decision over control's.`
+  const theirs = overChance(other, arms, estimate)
+  return `The ${number(other.n)} decisions that others chose, as in a log, earned ${signed(theirs.value, session)} over ${theirs.over}. Its own earn ${signed(more.value, session)}${band} a decision over theirs, by its model.`
+}
+
+// Where users have levels, the groups differ by these, too.
+function spread({ agent, control, units }, estimate, session) {
+  const level = estimate?.levels?.spread
+  if (!level || units !== "trajectories") return ""
+  return `The measured difference has in it how the groups' users differ by themselves, by chance about ${amount(2 * level * Math.sqrt(1 / agent.n_units + 1 / control.n_units), session)} either way; the model leaves that out.`
+}
+
+// What an interval takes for granted: what moves rewards over time looks like a change of choices.
+export function provided(session, estimate) {
+  const unchecked = (estimate?.unchecked ?? []).flatMap(({ codes }) => codes), { trend, seasonality } = session.options
+  if (session.holdout) return "" // control plays at the same times
+  const taken = [!trend && unchecked.includes("trend") && "trend", !seasonality?.length && unchecked.includes("season") && "season"].filter(Boolean)
+  return taken.length ? `, if rewards have no ${taken.join(" and no ")} of their own, which could not be checked` : ""
+}
+
+function gained(estimate, arms, series, session) {
   const { over_chance: gain, over_best_arm: fixed, still_to_gain: left } = estimate.gain
-  const beside = fixed && !arms.items.every(item => item.is_fixed) ? `Over always choosing the same arm, the best one, it is ${signed(fixed.value)}, ${between(fixed)}.` : ""
-  return said(gain, ["a decision over choosing by chance, for the choices of its latest rounds.",
-    `By its model it is ${between(gain)} with probability 95%, and ${left.high < LITTLE * gain.value ? "almost nothing is left to gain" : `the best choices would add ${number(left.value)} more`}.`,
-    beside, untilKnown(estimate, series, arms), ...more], tone(gain.low, gain.high))
-}
-
-// What the likeliest direction would earn, while none stands out.
-function guess(estimate, series, arms) {
-  if (!estimate?.gain) return ""
-  return `By its model it is ${between(estimate.gain.over_chance)} a decision over choosing by chance, with probability 95%. ${untilKnown(estimate, series, arms)}`
+  return [
+    left.high < LITTLE * gain.value ? "Almost nothing is left to gain." : `The best choices would add ${amount(left.value, session)} more.`,
+    fixed && !arms.items.every(item => item.is_fixed) ? `Over always choosing the same arm, the best one, it is ${signed(fixed.value, session)}, ${between(fixed, session)}.` : "",
+    untilKnown(estimate, series, arms),
+  ]
 }
 
 // Intervals shrink with the root of the rows, around the mean of the draws.
-function untilKnown({ gain: { over_chance: { low, high } }, n_rows }, { items, last_round }, arms) {
-  if (low >= 0) return ""
+function untilKnown({ gain, n_rows }, { items, last_round }, arms) {
+  if (!gain || gain.over_chance.low >= 0) return ""
+  const { low, high } = gain.over_chance
   const below = arms.items.length && arms.items.every(item => item.is_fixed) ? FIXED_BELOW : BELOW
   const mean = (ABOVE * low + below * high) / (ABOVE + below)
   const times = mean > 0 ? ((mean - low) / mean) ** 2 : Infinity
@@ -61,32 +126,13 @@ function untilKnown({ gain: { over_chance: { low, high } }, n_rows }, { items, l
   return `If it stays as large, about ${number(Math.round(rounds))} more measured rounds decide${pace ? `, about ${duration(rounds / pace)} at the pace so far` : ""}.`
 }
 
-function byCredit({ items, arms, estimate }, more) {
-  const sum = of => items.reduce((all, item) => all + of(item), 0)
-  const n = sum(item => item.n), whole = sum(item => item.earned + item.to_come)
-  // of arms that never change, what they have in common cannot be told from the base: differences can
-  const isFixed = items.length > 1 && items.every(item => item.is_fixed)
-  const chance = isFixed ? sum(item => item.one.in_all) / items.length : 0
-  const value = whole / n - chance
-  const beside = items[0].context.map((_, i) => sum(item => item.context[i] * (item.n / n - isFixed / items.length)))
-  const ends = bandOf(estimate?.totals, beside, value)
-  return said({ value }, [`a decision over ${isFixed ? "choosing these arms by chance" : "taking no action"}, by its model${since(arms)}, whoever chose.`,
-    ends ? `It is ${between({ low: ends[0], high: ends[1] })}, with probability 95%.` : `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}`,
-    isApart(arms, estimate) ? "" : `The ${number(n)} decisions bring ${number(whole)} in all beside no action, of which ${number(sum(item => item.to_come))} are still to come.`,
-    ...more], "")
-}
-
-// Whether it became better: what its own choices bring beside those of others (a log, control), else
-// what choices bring in the last tenth of the history beside the first.
-function progress({ items }, unit) {
+// Whether it became better: what choices bring in the last tenth of the history beside the first.
+function progress({ items }, session) {
   const known = items.filter(item => item.parts), n = Math.ceil(known.length / 10)
-  const own = known.filter(item => item.explored !== null), others = known.filter(item => item.explored === null)
-  const isOwn = own.length > 0 && others.length > 0
-  if (!isOwn && known.length < 10) return ""
+  if (known.length < 10) return ""
   const mean = some => some.reduce((sum, item) => sum + item.parts.actions * item.n_measured, 0) / some.reduce((sum, item) => sum + item.n_measured, 0)
-  const more = isOwn ? mean(own) - mean(others) : mean(known.slice(-n)) - mean(known.slice(0, n))
-  const [now, before] = isOwn ? ["What it chose itself brings", "what others chose, as in a log"] : ["Choices of the last tenth bring", "those of the first"]
-  return `${now} ${number(Math.abs(more))} ${one(unit)} ${more < 0 ? "less" : "more"} than ${before}, by its model.`
+  const more = mean(known.slice(-n)) - mean(known.slice(0, n))
+  return `Choices of the last tenth bring ${amount(Math.abs(more), session)} ${one(lagUnit(session.clock))} ${more < 0 ? "less" : "more"} than those of the first, by its model.`
 }
 
 // When something will be known: how far the next fit is away.
@@ -100,8 +146,9 @@ function when({ session, series, epochs }) {
   return left > 0 ? `The next fit comes after ${unit} ${number(open.window.due)}, in ${several(left, unit)}.` : "A fit is due and waits for rewards."
 }
 
-function said(number_, words, tone_ = "") {
+function said(found, session, words) {
   const [first, ...rest] = words.filter(Boolean)
-  const figure = number_ === null ? [] : [make("strong", { class: tone_ }, signed(number_.value)), " "]
-  return [make("p", { class: "headline" }, ...figure, make("span", {}, first)), make("p", {}, rest.join(" "))]
+  const tone = found?.low > 0 ? "good" : found?.high < 0 ? "bad" : ""
+  const shown = found === null ? [] : [make("strong", { class: tone }, signed(found.value, session)), " "]
+  return [make("p", { class: "headline" }, ...shown, make("span", {}, first)), make("p", {}, rest.join(" "))]
 }

@@ -29,7 +29,7 @@ export function lagsCard(name, clock) {
     if (fit.lag_profiles) own.replaceChildren(profiles(name, clock, fit, labels))
     else {
       shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags))
-      shared.say([howSoon(fit.lag_weights, clock), intervals ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
+      shared.say([howSoon(fit.lag_weights, clock), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
     }
   }
   slider.addEventListener("input", () => {

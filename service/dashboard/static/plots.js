@@ -84,20 +84,11 @@ export function bandOver(x, y) {
 export const TONES = ["--one", "--two", "--three", "--four", "--five", "--six", "--seven", "--eight"]
 
 // Layers on each other, from the lowest, that add up; and a line, where `looks` has one more with
-// `isLine`. Columns are [xs, ...layers, line]. The top layer may take away; from another one that
-// is below 0 somewhere, its least goes to the lowest, so that layers do not cover each other.
+// `isLine`. Columns are [xs, ...layers, line]. The top layer may take away.
 export function stack(x, y, looks, range) {
   const layers = looks.filter(look => !look.isLine)
   return host => columns => {
-    const parts = columns.slice(1, 1 + layers.length).map(column => [...column])
-    for (const part of parts.slice(1, -1)) {
-      const least = Math.min(0, ...part)
-      part.forEach((one, i) => {
-        if (one === null) return
-        part[i] = one - least
-        parts[0][i] += least
-      })
-    }
+    const parts = columns.slice(1, 1 + layers.length)
     const sums = parts.map((_, n) => columns[0].map((_, i) => (parts[0][i] === null ? null
       : parts.slice(0, n + 1).reduce((sum, part) => sum + part[i], 0))))
     const fill = look => `${color(look.color)}${look.isStrong ? "b0" : "66"}`

@@ -12,12 +12,15 @@ import { fitTable, LAST_FITS } from "./fits.js"
 import { headline } from "./headline.js"
 import { lagsCard } from "./lags.js"
 import { liftCard } from "./compared.js"
+import { trust } from "./trust.js"
+import { pace } from "./units.js"
 import { usersCard } from "./users.js"
-import { worthCard } from "./worth.js"
+import { isApart, worthCard } from "./worth.js"
 
 const MOST_FITS = 500 // that the slider walks through
 const ALL = 100_000 // rounds, the most that are read
-const FEW = 5000 // rounds that are read at each change; more, first these and then all, once a minute
+export const FEW = 5000 // rounds that are read at each change; more, first these and then all, once a minute
+export const LATELY = { rounds: FEW, bins: 1 } // decisions that the one number is of
 const BINS = 60
 const MINUTE = 60_000
 
@@ -47,28 +50,32 @@ export async function showSession(main, signal, id, user) {
   watch(`${path}/changes`, onChange, page.say, signal)
 }
 
+// What arms pay on average, where it is not told from the base.
+const common = (arms, estimate) => (isApart(arms, estimate) ? arms.items.reduce((sum, item) => sum + item.one.in_all, 0) / arms.items.length : null)
+
 const part = (heading, ...nodes) => make("section", { class: "part" }, make("h2", {}, heading), ...nodes)
 
 function layout(session, user) {
   const name = session.name || session.id
   const status = make("span"), live = make("span", { class: "soft" })
-  const earns = make("div", { class: "card" }), todo = make("div")
+  const earns = make("div", { class: "card" }), todo = make("div"), trusted = make("div")
   const facts = make("dl", { class: "facts" }), quality = make("div"), fits = make("div")
   const lift = liftCard(name), worth = worthCard(name), users = usersCard(name, user), lags = lagsCard(name, session.clock)
   const beside = besidesCard(), came = cameCard(name, beside.node), chooses = choosesCard(name)
   const nodes = [
     make("h1", {}, name), make("p", { class: "bar" }, status, live), earns, lift.node,
-    part("What to do", todo), part("What actions are worth", worth.node, users.node), part("When they pay", lags.node),
+    part("What to do", todo), part("Can it be trusted?", trusted), part("What actions are worth", worth.node, users.node), part("When they pay", lags.node),
     part("What came, and what was expected", came.node), part("What it chooses", chooses.node),
     make("details", { class: "part" }, make("summary", {}, "Data and fits"), facts, quality, make("h3", {}, "Fits, and why"), fits),
   ]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
-  let learned = [], newest = 0, done = [], checked = null, read = null, readAt = 0
+  let learned = [], newest = 0, done = [], checked = [], read = null, readAt = 0, nFits = 0
   const history = async (now, path, signal, rounds) => {
-    const ask = by => get(`${path}/credit/arms`, { rounds, bins: BINS, by }, signal)
-    const [series, arms] = await Promise.all([readSeries(path, now, rounds, signal), ask("position")])
+    const ask = (by, asked = {}) => get(`${path}/credit/arms`, { rounds, bins: BINS, by, ...asked }, signal)
+    const [arms, lately] = await Promise.all([ask("position"), rounds > FEW && now.n_rounds > FEW ? ask("position", LATELY) : null])
+    const series = await readSeries(path, now, rounds, arms.bins, signal)
     arms.isWhole = rounds === ALL
-    return { series, arms, shares: series.by === "position" ? arms : await ask(series.by) }
+    return { series, arms, lately: lately ?? arms, shares: series.by === "position" ? arms : await ask(series.by) }
   }
 
   const update = async (now, path, signal) => {
@@ -86,21 +93,23 @@ function layout(session, user) {
   }
 
   const draw = async (now, path, signal) => {
-    const { series, arms, shares } = read
-    const [compared, estimates, epochs] = await Promise.all([
-      lift.update(now, path, signal),
+    const { series, arms, lately, shares } = read
+    const [compared, checks, estimates, epochs] = await Promise.all([
+      lift.update(now, path, signal), get(`${path}/estimate`, {}, signal),
       all(`${path}/estimates`, { cursor: newest }, signal), all(`${path}/epochs`, { cursor: newest }, signal),
     ])
     newest = estimates.at(-1)?.number ?? newest
-    checked = estimates.filter(fit => fit.findings).at(-1) ?? checked
+    checked = [...checked, ...estimates.filter(fit => fit.findings)].slice(-MOST_FITS)
+    nFits += estimates.filter(fit => fit.status !== "skipped").length
     learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
     done = [...done, ...estimates.filter(fit => fit.status !== "skipped")].slice(-LAST_FITS)
     const to_come = epochs.filter(epoch => !epoch.at), last = done.at(-1), estimate = learned.at(-1)
     status.replaceChildren(badge(state(now, series.alarm)))
-    earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms, series, epochs: to_come }))
-    todo.replaceChildren(advice({ session: now, lift: compared, series, checked, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))
+    earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms: lately, series, epochs: to_come }))
+    todo.replaceChildren(advice({ session: now, lift: compared, series, checks, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))
+    trusted.replaceChildren(trust({ session: now, estimate, checks, fits: checked, series, nFits }))
     lags.update(learned, features(now))
-    if (estimate) beside.show(estimate, now)
+    if (estimate) beside.show(estimate, now, pace(now, arms))
     chooses.update(now, shares, series.by)
     facts.replaceChildren(...Object.entries({
       algorithm: now.algorithm, rounds: number(now.n_rounds), trajectories: number(now.n_trajectories), features: number(now.dim),
@@ -108,7 +117,7 @@ function layout(session, user) {
     }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
     quality.replaceChildren(dataFacts(now, series))
     fits.replaceChildren(fitTable([...done, ...to_come], now.clock ? "slot" : "round"))
-    await Promise.all([worth.update(now, path, signal, arms, estimate), users.update(now, path, signal, estimate), came.update(now, path, signal, series)])
+    await Promise.all([worth.update(now, path, signal, arms, estimate), users.update(now, path, signal, estimate), came.update(now, path, signal, series, common(arms, estimate))])
   }
   return { nodes, update, say }
 }

@@ -1,12 +1,14 @@
-// All sessions: state in words, what each gains, its findings and age; search, and which to compare.
+// All sessions: state in words, what each earns, its findings and age; search, and which to compare.
 
 import { all, get } from "./api.js"
 import { MOST_COMPARED } from "./compare.js"
+import { figure, inBrief } from "./headline.js"
 import { announce, badge, duration, loading, make, notice, number, state } from "./dom.js"
 import { sparkline } from "./plots.js"
+import { LATELY } from "./session.js"
 
 const SPARK = { rounds: 400, bins: 40, brief: true }
-const HEADS = ["compare", "name", "state", "gain", "findings", "rounds", "last rewards", "age"]
+const HEADS = ["compare", "name", "what it earns", "findings", "state", "rounds", "last rewards", "age"]
 const SLICE = 60 // rows drawn at once
 const NUMBERS = ["rounds"]
 
@@ -40,7 +42,7 @@ export async function showSessions(main, signal) {
   const seen = new IntersectionObserver(entries => entries.filter(entry => entry.isIntersecting).forEach(entry => {
     seen.unobserve(entry.target)
     if (entry.target === rest) more()
-    else fill(drawn.get(entry.target), entry.target, signal)
+    else fill(drawn.get(entry.target), signal)
   }), { rootMargin: "200px" })
   const rows = sessions.map(session => {
     const words = state(session)
@@ -52,11 +54,12 @@ export async function showSessions(main, signal) {
     const canvas = make("canvas", { class: "spark", "data-id": session.id, "aria-hidden": "true" })
     row.box = make("input", { type: "checkbox", "aria-label": `Compare ${title}`, disabled: isFull(), onchange: () => choose(row.box, session.id) })
     row.node = make("tr", {}, make("td", {}, row.box), make("td", {}, make("a", { href: `#/sessions/${session.id}` }, title)),
-      make("td", {}, badge(words)), row.gain = make("td"), row.found = make("td"),
+      row.gain = make("td"), row.found = make("td"), make("td", {}, badge(words)),
       make("td", { class: "number" }, number(session.n_rounds)), make("td", {}, canvas),
       make("td", {}, duration((Date.now() - new Date(session.created_at)) / 1000)))
-    drawn.set(canvas, row)
-    seen.observe(canvas)
+    row.canvas = canvas
+    drawn.set(row.node, row)
+    seen.observe(row.node)
   }
   // rows are drawn as the reader comes to them: a browser takes seconds to lay out a thousand
   let found = rows
@@ -86,29 +89,19 @@ export async function showSessions(main, signal) {
 }
 
 // What a row shows of a session beyond its settings, once the reader sees the row.
-async function fill({ session, gain, found }, canvas, signal) {
+async function fill({ session, gain, found, canvas }, signal) {
   const path = `/v1/sessions/${session.id}`
   try {
-    const [{ items }, estimate, compared] = await Promise.all([
-      get(`${path}/series`, SPARK, signal), get(`${path}/estimate`, {}, signal), session.holdout ? get(`${path}/lift`, {}, signal) : null,
+    const [{ items }, estimate, arms, compared] = await Promise.all([
+      get(`${path}/series`, SPARK, signal), get(`${path}/estimate`, {}, signal), get(`${path}/credit/arms`, LATELY, signal),
+      session.holdout ? get(`${path}/lift`, {}, signal) : null,
     ])
     sparkline(canvas, items.map(item => item.reward))
-    gain.textContent = gained(session, estimate, compared)
+    gain.textContent = inBrief(figure({ session, lift: compared, estimate, arms }), session)
     gain.title = compared?.verdict ?? estimate.no_gain ?? ""
-    found.textContent = estimate.findings.length ? `${estimate.findings.length} to read` : "none"
+    const n = estimate.findings.length
+    found.textContent = n ? `${n} to read` : estimate.checked ? "none" : "not checked"
     found.title = estimate.findings.map(one => one.message).join("\n")
-    if (estimate.findings.length) found.classList.add("error")
+    if (n) found.classList.add("error")
   } catch { /* the row says enough without it */ }
-}
-
-function gained(session, estimate, compared) {
-  const signed = value => (value > 0 ? `+${number(value)}` : number(value))
-  if (compared?.lift) {
-    const { difference, low, high } = compared.lift
-    return `${signed(difference)} over control${low > 0 || high < 0 ? "" : ", not decided"}`
-  }
-  if (compared) return "over control: not known yet"
-  if (session.n_rounds === 0) return "no round yet"
-  const isKnown = estimate.gain && ["in_use", "in_doubt"].includes(session.deciding)
-  return isKnown ? `${signed(estimate.gain.over_chance.value)} over chance` : "not known yet"
 }

@@ -2,12 +2,17 @@
 
 import { number } from "./dom.js"
 
+const REGULAR = 0.05 // of what a round takes
 const NAMES = new Map([[1, "second"], [60, "minute"], [3600, "hour"], [86400, "day"], [604800, "week"]])
 
 export function lagUnit(clock) {
   if (!clock) return "round"
   return NAMES.get(clock.slot_seconds) ?? `slot of ${number(clock.slot_seconds)} s`
 }
+
+// An amount of reward, in the session's unit.
+export const amount = (value, session) => [number(value), session?.reward_unit].filter(Boolean).join(" ")
+export const signed = (value, session) => `${value > 0 ? "+" : ""}${amount(value, session)}`
 
 export const one = unit => (unit === "hour" ? "an hour" : `a ${unit}`)
 
@@ -26,4 +31,22 @@ export function howSoon(weights, clock) {
   }
   const [half, most] = [by(0.5), by(0.9)]
   return half === most ? `Nine tenths of what a choice earns come ${most}.` : `Half of what a choice earns comes ${half}, nine tenths ${most}.`
+}
+
+// A probability that is not quite 1, or 0, is not said to be.
+export const almost = share => (share > 0.999 ? ">99.9%" : share < 0.001 ? "<0.1%" : `${number(100 * share)}%`)
+
+// How many seconds a round takes, where rounds come so regularly that this is a unit of time.
+export function pace(session, { bins }) {
+  if (session.clock) return session.clock.slot_seconds
+  if (session.n_trajectories > 1 || bins.length < 3) return null
+  const each = (later, first) => (new Date(later.at) - new Date(first.at)) / 1000 / (later.first_round - first.first_round)
+  const ends = [each(bins.at(-1), bins[0]), ...bins.slice(1).map((bin, i) => each(bin, bins[i]))]
+  return [...NAMES.keys()].find(size => size >= 3600 && ends.every(one => Math.abs(one / size - 1) < REGULAR)) ?? null
+}
+
+// A season in words.
+export function swing(period, size) {
+  const name = NAMES.get(Math.round(period * size))
+  return `${name ? `${one(name)}'s swing` : "a swing"} (period ${number(period)})`
 }

@@ -3,6 +3,7 @@
 import { get } from "./api.js"
 import { features, make, number, table } from "./dom.js"
 import { barPairs, dated, plotCard } from "./plots.js"
+import { amount } from "./units.js"
 
 const MOST_FEATURES = 8
 const MOST_ARMS = 12
@@ -34,7 +35,7 @@ export function worthCard(name) {
         get(`${path}/credit/features`, { rounds: rounds() }, signal),
       ])
       stretch.parentNode.hidden = session.n_rounds === 0
-      drawArms(own, estimate, { words, plot, byArm })
+      drawArms(own, estimate, session, { words, plot, byArm })
       // of named arms that never change, features tell the same once more
       const repeats = areNamed(own) && own.items.every(item => item.is_fixed)
       byFeature.replaceChildren(...(repeats ? [] : featureTable(parts, session, estimate)))
@@ -45,7 +46,7 @@ export function worthCard(name) {
   return { node, update }
 }
 
-function drawArms(arms, estimate, { words, plot, byArm }) {
+function drawArms(arms, estimate, session, { words, plot, byArm }) {
   const known = arms.items.filter(item => item.one)
   plot.node.hidden = true
   byArm.replaceChildren()
@@ -56,9 +57,9 @@ function drawArms(arms, estimate, { words, plot, byArm }) {
     const apart = isApart(arms, estimate)
     const rows = (apart ? overMean(known, estimate) : known).toSorted((a, b) => b.one.in_all - a.one.in_all)
     const shown = rows.slice(0, MOST_ARMS), [best, next] = shown, names = shown.map(armName)
-    const second = next ? `; ${overNext(best, next, estimate, apart)}` : ""
+    const second = next ? `; ${overNext(best, next, estimate, apart, session)}` : ""
     const over = apart ? " more than the mean of these arms" : ""
-    words.textContent = `One choice of ${armName(best)} is worth ${withBand(best.one.in_all, best.one.interval)}${over}: ${number(best.one.at_once)} at once, ${number(best.one.later)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
+    words.textContent = `One choice of ${armName(best)} is worth ${withBand(best.one.in_all, best.one.interval, session)}${over}: ${amount(best.one.at_once, session)} at once, ${amount(best.one.later, session)} later${second}. It was chosen ${times(best.n)}${since(arms)}.`
     plot.node.hidden = false
     plot.redraw([shown.map((_, i) => i), shown.map(row => row.one.at_once), shown.map(row => row.one.later)], names)
     byArm.replaceChildren(table("Worth by arm", [
@@ -104,14 +105,14 @@ export function since({ bins }) {
 }
 
 // No action pays nothing, so that what the best pays is its lead.
-function overNext(best, next, estimate, apart) {
+function overNext(best, next, estimate, apart, session) {
   if (!apart && next.context.every(one => one === 0)) return `${armName(next)}, the next best, pays nothing`
   const more = best.one.in_all - next.one.in_all
   const band = bandOf(estimate?.totals, best.context.map((one, i) => one - next.context[i]), more)
-  return `${withBand(more, band?.map(end => more + BY_LUCK * (end - more)))} more than one of ${armName(next)}, the next best`
+  return `${withBand(more, band?.map(end => more + BY_LUCK * (end - more)), session)} more than one of ${armName(next)}, the next best`
 }
 
-const withBand = (value, band) => (band ? `${number(value)} (${number(band[0])} to ${number(band[1])})` : number(value))
+const withBand = (value, band, session) => (band ? `${amount(value, session)} (${number(band[0])} to ${number(band[1])})` : amount(value, session))
 
 // What one more of a feature pays in all lags together, with its interval where there is one.
 function ofOne({ lag_profiles: profiles, lag_weights, theta, totals }, i) {

@@ -359,6 +359,11 @@ class Agent:
         """
         return [], []
 
+    @classmethod
+    def makes_checks(cls) -> bool:
+        """Whether its fits are checked at all."""
+        return cls.checks is not Agent.checks
+
     def checked_fit(self, history: History) -> Estimate:
         """Return the estimate of `fit` with its findings."""
         estimate = self.fit(history)

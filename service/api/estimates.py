@@ -11,6 +11,7 @@ from clients.sdk.answers import (
     FitAnswer,
     NoEstimateAnswer,
 )
+from lhb_engine.agents import ALGORITHMS
 from lhb_engine.findings.finding import checked_said
 from lhb_engine.posterior.spread_in_words import spread_in_words
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
@@ -94,16 +95,16 @@ def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
     record = last_estimated(reader, session, session.n_estimates)
     if record is None:
         return {"findings": [], "unchecked": [], "checked": None}
-    found, unchecked = map(record.values.get, ("findings", "unchecked"))
+    findings, unchecked = findings_of(reader, session, record), record.values.get("unchecked")
     not_made = {code for one in unchecked or () for code in one["codes"]}
     one = session.n_trajectories < 2
     not_made.update(code for told, code in OF_SEVERAL.items() if one or record.values.get(told))
+    not_made.update(each["code"] for each in findings)
+    checks = ALGORITHMS[session.algorithm].makes_checks()
     return {
-        "findings": findings_of(reader, session, record),
+        "findings": findings,
         "unchecked": unchecked or [],
-        "checked": None
-        if found is None
-        else checked_said({*not_made, *(f["code"] for f in found)}),
+        "checked": checked_said(not_made) if checks else None,
     }
 
 

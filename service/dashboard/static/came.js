@@ -2,7 +2,7 @@
 
 import { get } from "./api.js"
 import { make, number } from "./dom.js"
-import { bandOver, lines, plotCard, stack, TIME } from "./plots.js"
+import { bandOver, dated, lines, plotCard, stack, TIME } from "./plots.js"
 import { amount } from "./units.js"
 
 const PARTS = { trend: "--seven", season: "--five", covariates: "--four", levels: "--three" } // besides base and actions
@@ -10,21 +10,27 @@ const NAMES = { levels: "users' levels" }
 const REWARD = { label: "what came", color: "--ink", isLine: true }
 const MOST_TRAJECTORIES = 20 // to choose from
 const ROUNDS = 100_000, BINS = 1000
+const LEAST_MOVE = 0.01 // of what rewards move by, for a part to be drawn
 const LEAST_TIMES = 8, LEAST_SECONDS = 3600 // fewer points, or shorter ones, tell little by their time
 
 // Rewards over time where decisions have times that tell something, as `bins` of them say; else by
-// round of each user, or by round.
+// round of each user, or by round, with dates where each round is an item.
 export async function readSeries(path, session, rounds, bins, signal) {
   const ask = by => get(`${path}/series`, { rounds, bins: BINS, by }, signal)
   const by = session.n_trajectories > 1 ? "round" : "position"
   const isLong = bins.length > 1 && new Date(bins.at(-1).at) - new Date(bins[0].at) > 1000 * LEAST_TIMES * LEAST_SECONDS
+  if (isLong && by === "position" && !session.clock && session.n_rounds <= BINS) {
+    const series = await ask(by), dates = []
+    for (const item of series.items) dates[item.first_round] = dated(new Date(item.at) / 1000)
+    return { ...series, by, dates, isByPosition: true }
+  }
   const timed = session.clock || isLong ? await ask("time") : null
   const isTimed = timed && (session.clock || (timed.items.length >= LEAST_TIMES && timed.bin_seconds >= LEAST_SECONDS))
   return isTimed ? { ...timed, by: "time", isByPosition: true } : { ...await ask(by), by, isByPosition: by === "position" }
 }
 
 export const xsOf = ({ by }, items) => items.map(item => (by === "time" ? new Date(item.at) / 1000 : by === "round" ? item.first_round : (item.first_round + item.last_round) / 2))
-export const xName = ({ by }, session) => (by === "time" ? TIME : by === "round" ? "round of each user" : session.clock ? "slot" : "round")
+export const xName = ({ by, dates }, session) => (by === "time" ? TIME : by === "round" ? "round of each user" : session.clock ? "slot" : dates ? { label: "round", dates } : "round")
 
 export function cameCard(name, beside) {
   const plot = plotCard("What came, and what it is made of", `${name} rewards`, [], null)
@@ -60,7 +66,8 @@ export function cameCard(name, beside) {
 function draw({ plot, parts, spread }, series, session, common) {
   const items = series.items.filter(item => item.reward !== null), made = items.filter(item => item.parts)
   const x = xName(series, session), xs = xsOf(series, items), y = session.reward_unit ? `mean reward, ${session.reward_unit}` : "mean reward"
-  const names = Object.keys(PARTS).filter(part => made.some(item => item.parts[part]))
+  const extent = of => Math.max(...made.map(of)) - Math.min(...made.map(of))
+  const names = Object.keys(PARTS).filter(part => made.length && extent(item => item.parts[part]) > LEAST_MOVE * extent(item => item.reward))
   const rest = item => item.expected - item.parts.actions + (common ?? 0), actions = item => item.parts.actions - (common ?? 0)
   const layers = !made.length ? [] : [
     { label: common === null ? "without actions" : "arms by chance", color: "--six", of: rest },
@@ -68,12 +75,15 @@ function draw({ plot, parts, spread }, series, session, common) {
   ]
   const columns = [xs, ...layers.map(({ of }) => items.map(item => (item.parts ? of(item) : null))), items.map(item => item.reward)]
   plot.redraw(items.length ? columns : [[]], undefined, { draw: stack(x, y, [...layers, REWARD]), heads: ["at", ...layers.map(look => look.label), "reward"] })
-  plot.say(words(series, items, made, session, common))
+  const still = Object.keys(PARTS).filter(part => !names.includes(part) && made.some(item => item.parts[part]))
+  const mean = part => made.reduce((sum, item) => sum + item.parts[part], 0) / made.length
+  const below = made.length ? ` Below: ${["base", ...still].map(part => `${NAMES[part] ?? part} ${amount(mean(part), session)}`).join(", ")}.` : ""
+  plot.say(words(series, items, made, session, common) + below)
   parts.node.hidden = names.length === 0
   if (names.length) {
     parts.redraw([xsOf(series, made), ...names.map(part => made.map(item => item.parts[part]))], undefined,
       { draw: lines(x, y, names.map(part => ({ label: NAMES[part] ?? part, color: PARTS[part] }))), heads: ["at", ...names] })
-    parts.say(`With the base, ${amount(made.at(-1).parts.base, session)}, these add up to what is expected without actions.`)
+    parts.say("About the base, whatever is chosen.")
   }
   const wide = items.filter(item => item.spread)
   spread.node.hidden = wide.length === 0

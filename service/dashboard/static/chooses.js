@@ -10,11 +10,11 @@ const MOST = 7 // arms told apart
 export function choosesCard(name) {
   const now = make("p"), plot = plotCard("Shares of arms over time", `${name} shares`, [], null)
   const node = make("div", {}, now, plot.node)
-  const update = (session, arms, by) => {
+  const update = (session, arms, { by, dates }) => {
     plot.node.hidden = arms.bins.length === 0 || !areNamed(arms)
     now.textContent = wouldChoose(session, arms)
     if (plot.node.hidden) return
-    const place = { by }, shown = arms.items.filter(item => item.n > 0).slice(0, MOST)
+    const place = { by, dates }, shown = arms.items.filter(item => item.n > 0).slice(0, MOST)
     const others = arms.bins.map((_, i) => Math.max(0, 1 - shown.reduce((sum, item) => sum + item.shares[i], 0)))
     const hasOthers = others.some(share => share > 1e-9)
     const looks = shown.map((item, i) => ({ label: armName(item), color: TONES[i], isStrong: true }))

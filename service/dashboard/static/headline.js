@@ -11,7 +11,7 @@ const BELOW = 1.3, FIXED_BELOW = 2, ABOVE = 1.7 // how far the interval's ends a
 const VERY_LONG = 100 // times the rows so far
 
 export const inUsers = text => text.replaceAll("trajectories", "users")
-const between = ({ low, high }, session) => `between ${signed(low, session)} and ${signed(high, session)}`
+const between = ({ low, high }, session) => `between ${signed(low)} and ${signed(high, session)}`
 const seconds = text => new Date(text).getTime() / 1000
 
 // The one number of a session, with its interval: beside control, else its own choices beside those
@@ -34,7 +34,7 @@ export function inBrief(found, session) {
   if (found === null) return session.n_rounds ? "not known yet" : "no round yet"
   const { value, low, high, by, over } = found
   if (value === null) return `not known yet: ${between(found, session)} ${by} over ${over}`
-  return `${signed(value, session)} ${by} over ${over}${low === undefined ? "" : ` (${signed(low, session)} to ${signed(high, session)})`}`
+  return `${signed(value, session)} ${by} over ${over}${low === undefined ? "" : ` (${signed(low)} to ${signed(high)})`}`
 }
 
 export const playerOf = (arms, who) => arms.players.find(({ by, one }) => by === who && one) ?? null
@@ -83,7 +83,7 @@ function overControl({ lift: { ratio }, verdict }, found, session, more) {
 // What others' choices pay, by the same model.
 function overOther(own, other, arms, estimate, session) {
   const more = beside(own, other, estimate)
-  const band = more.low === undefined ? "" : ` (${signed(more.low, session)} to ${signed(more.high, session)})`
+  const band = more.low === undefined ? "" : ` (${signed(more.low)} to ${signed(more.high)})`
   if (other.by === "control") return `By its model its own choices pay ${signed(more.value, session)}${band} a decision over control's.`
   const theirs = overChance(other, arms, estimate)
   return `The ${number(other.n)} decisions that others chose, as in a log, earned ${signed(theirs.value, session)} over ${theirs.over}. Its own earn ${signed(more.value, session)}${band} a decision over theirs, by its model.`

@@ -5,17 +5,18 @@ import { barsOver, plotCard, profileLines, withIntervals } from "./plots.js"
 import { ago, howSoon } from "./units.js"
 
 const MOST_FEATURES = 8 // in one plot: those with the largest profiles
+const HEADS = ["lag", "weight", "low", "high"]
 const WHISKERS = "Whiskers: 95% intervals."
 
 export function lagsCard(name, clock) {
   const counted = clock ? "slot" : "round"
-  const shared = plotCard("Lag weights: which past rounds pay", `${name} lag weights`, ["lag", "weight", "low", "high"], barsOver(ago(clock), "weight"))
+  const shared = plotCard("Lag weights: which past rounds pay", `${name} lag weights`, HEADS, null)
   const own = make("div"), none = make("p", {}, "Nothing has been learned yet: the session explores until a fit finds a direction.")
   const slider = make("input", { type: "range", min: 1, value: 1, id: "fit", "aria-label": "Fit to show" })
   const which = make("output", { for: "fit", class: "soft" })
   const walk = make("p", {}, make("label", { for: "fit" }, "How they came about: fit "), slider, " ", which)
   const node = make("div", {}, none, shared.node, own, walk)
-  let fits = [], labels = [], isFollowing = true
+  let fits = [], labels = [], isFollowing = true, timed = clock
   const show = i => {
     const fit = fits[i]
     none.hidden = Boolean(fit)
@@ -26,17 +27,18 @@ export function lagsCard(name, clock) {
     which.textContent = `${i + 1} of ${fits.length}, after ${counted} ${number(fit.due)}`
     slider.setAttribute("aria-valuetext", which.textContent)
     const { intervals } = fit
-    if (fit.lag_profiles) own.replaceChildren(profiles(name, clock, fit, labels))
+    if (fit.lag_profiles) own.replaceChildren(profiles(name, timed, fit, labels))
     else {
-      shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags))
-      shared.say([howSoon(fit.lag_weights, clock), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
+      shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(timed), "weight"), heads: HEADS })
+      shared.say([howSoon(fit.lag_weights, timed), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
     }
   }
   slider.addEventListener("input", () => {
     isFollowing = Number(slider.value) === fits.length
     show(Number(slider.value) - 1)
   })
-  const update = (learned, names) => {
+  const update = (learned, names, seconds) => {
+    timed = seconds ? { slot_seconds: seconds } : clock
     fits = learned
     labels = names
     slider.max = Math.max(1, fits.length)

@@ -1,4 +1,4 @@
-// Plots on uPlot: lines, bands and stacks over times, rounds or lags, bars over lags or features;
+// Plots on uPlot: an x is a label, or one with `dates` of its values; lines, bands and stacks over times, rounds or lags, bars over lags or features;
 // each is read by pointer or arrow keys, and saved as PNG or CSV.
 
 import uPlot from "/dashboard/vendor/uplot.js"
@@ -44,8 +44,10 @@ function axes(x, y, labels) {
   const isLong = labels?.length > 6 && labels.some(label => label.length > 3)
   let below = labels ? { ...wholeNumbers(labels, isLong ? 26 : 40), ...(isLong ? { rotate: -40, size: 84 } : {}) }
     : { values: (_, splits) => splits.map(value => (Number.isInteger(value) ? number(value) : "")) }
+  const { dates } = x
+  if (dates) below = { space: 90, size: 62, values: (_, splits) => splits.map(value => (dates[value] ? `${number(value)}\n${dates[value]}` : "")) }
   if (x === TIME) below = { space: 90, values: (_, splits, __, ___, step) => splits.map(at => onAxis(at, step)) }
-  return [{ ...style, label: x, ...below }, { ...style, label: y, size: 60 }]
+  return [{ ...style, label: x.label ?? x, ...below }, { ...style, label: y, size: 60 }]
 }
 
 function options(host, x, y, series, labels, more = {}) {
@@ -53,7 +55,7 @@ function options(host, x, y, series, labels, more = {}) {
   return {
     width: Math.max(260, host.clientWidth), height: HEIGHT, legend: { show: false },
     tzDate: at => uPlot.tzDate(new Date(1000 * at), "UTC"),
-    axes: axes(x, y, labels), series: [{ label: x }, ...series], ...more,
+    axes: axes(x, y, labels), series: [{ label: x.label ?? x, dates: x.dates }, ...series], ...more,
     scales: { ...more.scales, x: { ...more.scales?.x, time: isTime } },
   }
 }
@@ -237,7 +239,8 @@ export function plotCard(title, name, heads, draw, note = "") {
     at = i
     const [columns, labels] = shown, told = plot.told ?? columns, x = columns[0][i]
     const step = columns[0].length > 1 ? columns[0][1] - columns[0][0] : DAY
-    const where = plot.series[0].label === TIME ? dated(x, step) : labels?.[x] ?? `${plot.series[0].label} ${number(x)}`
+    const { label, dates } = plot.series[0], date = dates?.[Math.round(x)]
+    const where = label === TIME ? dated(x, step) : labels?.[x] ?? `${label} ${number(x)}${date ? `, ${date}` : ""}`
     const parts = plot.series.slice(1).map((one, n) => [one, told[n + 1]?.[i]]).filter(([, value]) => value !== null && value !== undefined)
     reading.replaceChildren(make("b", {}, `${where}: `), ...parts.flatMap(([one, value], n) => [
       ...(n ? [", "] : []), ...(one.stroke ? [swatch(one)] : []), `${one.label} ${number(value)}`]))

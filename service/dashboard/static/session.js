@@ -100,7 +100,7 @@ function layout(session, user) {
     ])
     newest = estimates.at(-1)?.number ?? newest
     checked = [...checked, ...estimates.filter(fit => fit.findings)].slice(-MOST_FITS)
-    nFits += estimates.filter(fit => fit.status !== "skipped").length
+    nFits += estimates.filter(fit => !["skipped", "failed"].includes(fit.status)).length
     learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
     done = [...done, ...estimates.filter(fit => fit.status !== "skipped")].slice(-LAST_FITS)
     const to_come = epochs.filter(epoch => !epoch.at), last = done.at(-1), estimate = learned.at(-1)
@@ -108,9 +108,9 @@ function layout(session, user) {
     earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms: lately, series, epochs: to_come }))
     todo.replaceChildren(advice({ session: now, lift: compared, series, checks, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))
     trusted.replaceChildren(trust({ session: now, estimate, checks, fits: checked, series, nFits }))
-    lags.update(learned, features(now))
+    lags.update(learned, features(now), pace(now, arms))
     if (estimate) beside.show(estimate, now, pace(now, arms))
-    chooses.update(now, shares, series.by)
+    chooses.update(now, shares, series)
     facts.replaceChildren(...Object.entries({
       algorithm: now.algorithm, rounds: number(now.n_rounds), trajectories: number(now.n_trajectories), features: number(now.dim),
       horizon: number(now.horizon), "model version": number(now.model_version), made: time(now.created_at), id: now.id,

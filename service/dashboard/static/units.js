@@ -2,7 +2,7 @@
 
 import { number } from "./dom.js"
 
-const REGULAR = 0.05 // of what a round takes
+const REGULAR = 0.05, MOST = 0.8 // of what a round takes, and of the rounds
 const NAMES = new Map([[1, "second"], [60, "minute"], [3600, "hour"], [86400, "day"], [604800, "week"]])
 
 export function lagUnit(clock) {
@@ -41,8 +41,9 @@ export function pace(session, { bins }) {
   if (session.clock) return session.clock.slot_seconds
   if (session.n_trajectories > 1 || bins.length < 3) return null
   const each = (later, first) => (new Date(later.at) - new Date(first.at)) / 1000 / (later.first_round - first.first_round)
-  const ends = [each(bins.at(-1), bins[0]), ...bins.slice(1).map((bin, i) => each(bin, bins[i]))]
-  return [...NAMES.keys()].find(size => size >= 3600 && ends.every(one => Math.abs(one / size - 1) < REGULAR)) ?? null
+  const ends = bins.slice(1).map((bin, i) => each(bin, bins[i]))
+  const isNear = size => ends.filter(one => Math.abs(one / size - 1) < REGULAR).length > MOST * ends.length
+  return [...NAMES.keys()].find(size => size >= 3600 && isNear(size)) ?? null
 }
 
 // A season in words.

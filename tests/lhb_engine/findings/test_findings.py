@@ -440,3 +440,17 @@ def test_every_finding_says_what_to_do():
     assert len(said) == 20
     for one in said:
         assert any(tell in one for tell in tells), one
+
+
+def test_no_action_that_somebody_chose_is_not_known_before():
+    """An action pays, whichever it is, and control takes none, or the arm of zeros."""
+    acted = numbers(5).random(ROUNDS) < 0.6
+    contexts = np.where(acted[:, None], contexts_of(), 0.0)
+    history = one(contexts, acted + 0.2 * numbers(6).standard_normal(ROUNDS))
+    assert codes(history, None) == ["known_before"]
+    offered = {int(round): contexts_of(3) for round in np.flatnonzero(~acted)[:20] + 1}
+    assert codes(replace(history, sets=offered), None) == []
+    zeros = {int(round): np.eye(3)[:2] - np.eye(3)[0] for round in np.flatnonzero(acted)[:20] + 1}
+    assert codes(replace(history, sets=zeros), None) == []
+    came = {int(round): contexts_of(3) for round in np.flatnonzero(acted)[:20] + 1}
+    assert codes(replace(history, sets=came), None) == ["known_before"]

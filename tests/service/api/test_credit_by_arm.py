@@ -85,3 +85,22 @@ async def test_an_arm_that_is_chosen_no_more_keeps_its_name(serve: Serve) -> Non
         late = await client.read(f"/v1/sessions/{session}/credit/arms?rounds=8")
         counts = {one["arm_id"]: one["n"] for one in late["items"]}
         assert counts == {"kitchen": 0, "garden": 8, "none": 0}
+
+
+async def test_what_the_agent_chose_is_told_from_what_control_and_a_log_chose(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="uniform", holdout={"share": 0.5}, horizon=1)
+        chosen = {"caller": [[1.0, 0.0]] * 3, "agent": [], "control": []}
+        log = {"contexts": chosen["caller"], "rewards": [0.0] * 3}
+        await client.post(f"/v1/sessions/{session}/history", json=log)
+        for i in range(20):
+            contexts = [[float(i), 1.0], [0.0, 2.0]]
+            asked = {"trajectory": f"user {i}", "default_arm": 1}
+            answer = await client.decide(session, contexts, **asked)
+            chosen[answer["played_by"]].append(contexts[answer["arm"]])
+        found, _ = await arms_of(client, session)
+    players = {one["by"]: one for one in found["players"]}
+    for by, contexts in chosen.items():
+        assert players[by]["n"] == len(contexts) > 0
+        assert players[by]["context"] == pytest.approx(np.mean(contexts, axis=0).tolist())
+        assert players[by]["one"] is None  # nothing is learned

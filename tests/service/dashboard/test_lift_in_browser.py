@@ -45,7 +45,7 @@ def test_lift_is_drawn_with_its_band_and_a_tripped_guard_is_said(page: Page, url
     card = page.locator("section.card", has_text="Lift: what the agent adds a round")
     card.locator("canvas").wait_for()
     assert "at all looks together with probability 95.0%" in card.inner_text()
-    todo = page.get_by_label("What checks of the model find").locator("li")
+    todo = page.get_by_label("What to do").locator("li")
     assert "The guard has tripped" in todo.first.inner_text()
     said = page.locator(".headline").inner_text()
     with Client(url) as client:
@@ -55,7 +55,8 @@ def test_lift_is_drawn_with_its_band_and_a_tripped_guard_is_said(page: Page, url
     assert "The agent earns less than control: " in page.inner_text("main")
     page.get_by_text("guard tripped: control plays").wait_for()
     page.goto(url)
-    page.get_by_text(f"{lift['difference']:.3g} over control").wait_for()
+    brief = f"{lift['difference']:.3g} a round over control ({lift['low']:.3g} to "
+    page.get_by_text(brief).wait_for()
     page.goto(f"{url}/#/sessions/plain")
     page.get_by_text("Live: this page follows the session.").wait_for()
     assert not page.get_by_text("Lift: what the agent adds a round").is_visible()

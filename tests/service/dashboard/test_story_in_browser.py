@@ -24,6 +24,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             client.create_session("nothing yet", dim=2, horizon=4)
             play_faint(client)
             begin(client)
+            go_on(client)
         yield address
 
 
@@ -42,6 +43,26 @@ def begin(client: Client) -> None:
     session = client.create_session("begun", dim=2, horizon=1, clock=clock, holdout=share)
     for user in ("ann", "bob"):
         session.decide([*ARMS.values()][:2], trajectory=user, at=START, default_arm=0)
+
+
+def go_on(client: Client) -> None:
+    """A log of chance, day by day, and then ten choices of its own; an algorithm without checks."""
+    session = client.create_session(
+        "logged", dim=2, horizon=2, refit="blocking", seed=1, reward_unit="EUR"
+    )
+    numbers, arms = random.Random(1), [*ARMS.values()]
+    names = numbers.choices([*ARMS], k=120)
+    chosen = [ARMS[name] for name in names]
+    rewards = [20 + 5 * kitchen + garden + numbers.gauss(0, 1) for kitchen, garden in chosen]
+    times = [START + timedelta(days=day) for day in range(120)]
+    session.history(chosen, rewards, arm_ids=names, at=times)
+    for _ in range(10):
+        decision = session.decide(arms, arm_ids=[*ARMS])
+        session.reward(25 + numbers.gauss(0, 1), round=decision.round)
+    plain = client.create_session("plain", dim=2, horizon=1, algorithm="ad_lasso", refit="blocking")
+    for _ in range(60):
+        decision = plain.decide(arms)
+        plain.reward(numbers.gauss(0, 1), round=decision.round)
 
 
 def send_mails(client: Client) -> None:
@@ -84,7 +105,10 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     assert "a decision over choosing by chance, for the choices of its latest rounds." in said
     assert "Whether this beats what you had is not known" in said
     assert "it would choose kitchen now" in said
-    assert "Nothing was found by the checks that could be made." in said
+    assert "nothing was found, and some checks could not be made." in said
+    assert "Checked, and nothing found: " in said
+    assert "Create a session" not in said
+    assert "create a session with holdout" in said  # in the list of what to do
     assert "Not checked, as there are too few rewards that would tell: " in said
     assert "--" not in said
     headings = [
@@ -92,6 +116,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     ]
     assert headings == [
         "What to do",
+        "Can it be trusted?",
         "What actions are worth",
         "When they pay",
         "What came, and what was expected",
@@ -110,13 +135,20 @@ def test_layers_add_up_and_are_read_by_keyboard(page: Page, url: str) -> None:
     with page.expect_download() as download:
         came.get_by_role("button", name="CSV").click()
     head, *rows = (line.split(",") for line in download.value.path().read_text().splitlines())
-    assert head == ["at", "base", "trend", "season", "actions", "reward"]
+    assert head == ["at", "without actions", "actions", "reward"]
     with Client(url) as client:
         items = client.session("mail").series(bins=400, by="time")["items"]
     assert rows[0][0] == "2026-06-01T00:00:00.000Z"
     for row, item in zip(rows, items, strict=False):
-        assert abs(sum(map(float, row[1:5])) - item["expected"]) < 1e-9
-        assert float(row[5]) == item["reward"]
+        assert abs(sum(map(float, row[1:3])) - item["expected"]) < 1e-9
+        assert float(row[3]) == item["reward"]
+    beside = page.locator("section.card", has_text="What moves it besides actions")
+    with page.expect_download() as download:
+        beside.get_by_role("button", name="CSV").click()
+    head, *parts = (line.split(",") for line in download.value.path().read_text().splitlines())
+    assert head == ["at", "trend", "season"]
+    for row, part, item in zip(rows, parts, items, strict=False):
+        assert abs(float(row[1]) - item["parts"]["base"] - sum(map(float, part[1:]))) < 1e-9
 
 
 def test_a_part_without_data_says_so_in_a_sentence(page: Page, url: str) -> None:
@@ -132,7 +164,7 @@ def test_a_part_without_data_says_so_in_a_sentence(page: Page, url: str) -> None
 
 def test_while_nothing_is_known_something_is_to_do(page: Page, url: str) -> None:
     page.goto(f"{url}/#/sessions/begun")
-    todo = page.get_by_label("What checks of the model find").locator("li")
+    todo = page.get_by_label("What to do").locator("li")
     todo.first.wait_for()
     assert "What choices pay is not known yet. No estimate is in use." in todo.first.inner_text()
     said = page.inner_text("main")
@@ -153,3 +185,35 @@ def test_how_long_until_it_is_known_is_said_while_it_is_not(page: Page, url: str
     page.goto(f"{url}/#/sessions/mail")
     page.get_by_text("By its model it is between").wait_for()
     assert "more measured rounds decide" not in page.inner_text("main")
+
+
+def test_its_own_choices_are_told_from_a_log_and_the_list_says_the_same(
+    page: Page, url: str
+) -> None:
+    with Client(url) as client:
+        found = client.session("logged").credit_by_arm()
+    players = {one["by"]: one for one in found["players"]}
+    assert [(by, one["n"]) for by, one in players.items()] == [("caller", 120), ("agent", 10)]
+    chance = sum(one["one"]["in_all"] for one in found["items"]) / len(found["items"])
+    own = players["agent"]["one"]["in_all"]
+    assert own == next(one["one"]["in_all"] for one in found["items"] if one["arm_id"] == "kitchen")
+    number = f"+{own - chance:.3g} EUR"
+    page.goto(f"{url}/#/sessions/logged")
+    page.get_by_text("by its own 10 decisions.").wait_for()
+    said = page.inner_text("main")
+    headline = page.locator(".headline").inner_text()
+    assert headline.startswith(f"{number} a decision over choosing these arms by chance")
+    more = own - players["caller"]["one"]["in_all"]
+    assert f"Its own earn +{more:.3g} EUR (" in said
+    assert "round 130, " in said  # the newest, and its date
+    page.goto(url)
+    page.get_by_text(f"{number} a decision over choosing these arms by chance (").wait_for()
+
+
+def test_an_algorithm_without_checks_is_not_said_to_be_in_order(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/plain")
+    page.get_by_text("No checks are made for this algorithm.").wait_for()
+    assert "nothing was found" not in page.inner_text("main")
+    page.goto(url)
+    row = page.locator("tr", has=page.get_by_role("link", name="plain"))
+    row.get_by_text("not checked").wait_for()

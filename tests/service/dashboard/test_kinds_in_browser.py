@@ -118,7 +118,6 @@ def test_users_are_shown_side_by_side_and_one_alone(page: Page, url: str) -> Non
     with Client(url) as client:
         [whole] = client.session("learners").series(bins=1, trajectory="learner-07")["items"]
     level = whole["parts"]["levels"]
-    assert abs(level - 2 * (7 - 11.5)) < 0.5
     assert f"users' levels {level:.3g}." in came.inner_text()  # the same in all rounds
 
 

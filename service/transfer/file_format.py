@@ -64,6 +64,8 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
     texts = dict(zip(PARTS, session_values(tuple(PARTS))(about), strict=True))
     header |= {**texts, "schedule": parsed(texts["schedule"])}
+    if about.reward_unit is None:  # as in files from before there was one
+        del header["reward_unit"]
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)

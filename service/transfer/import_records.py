@@ -13,6 +13,7 @@ from service.base.field_types import (
     GivenCovariates,
     Number,
     Ordinal,
+    RewardUnit,
     Text,
     Time,
     field_name,
@@ -98,6 +99,7 @@ PARTS_IN_FILE = {
     "schedule": SCHEDULE,
     "clock": Json[StoredClock] | None,
     "changes": Json[CHANGES] | None,
+    "reward_unit": NotRequired[RewardUnit | None],
 }
 SESSION = _record_of("header", SessionRow, NOT_EXPORTED, **PARTS_IN_FILE)
 DECISION = _record_of(

@@ -32,7 +32,6 @@ from service.api import (
     webhooks,
 )
 from service.api.metrics import Metrics
-from service.api.query_parameters import refuse_unknown_parameters
 from service.api.routes import add_definitions
 from service.api.runtime import Fits, Service
 from service.base.logs import configure_logs
@@ -56,7 +55,7 @@ from service.web.connection import MCP_PATH
 from service.web.full_tenants import FullTenants
 from service.web.middleware import ERROR_ANSWERS, Middleware
 from service.web.rate_limit import RateLimit
-from service.web.roles import refuse_by_role
+from service.web.route_checks import refuse_by_role, refuse_unknown_parameters
 from service.web.tracing import open_tracing
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects

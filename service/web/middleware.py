@@ -1,7 +1,7 @@
 """The one ASGI middleware: request id, access, limits, hot routes, errors, metrics and log line."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -11,10 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api import batch, decisions, rewards
 from service.api.access import ADMIN, EVERYBODY
-from service.api.fast_routes import find_handler
 from service.api.metrics import Metrics
-from service.api.query_parameters import refuse_parameters
 from service.api.runtime import Service
 from service.api.session_names import is_by_name, is_id, replace_name
 from service.base.field_types import field_name
@@ -31,8 +30,14 @@ from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_log import Asked, RequestIds, RequestLog, trace_of
-from service.web.roles import refuse_role
+from service.web.route_checks import refuse_parameters, refuse_role
 
+Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
+BATCH_ROUTE = "/v1/batch"
+HANDLERS: dict[str, tuple[Handler, str]] = {
+    "decisions": (decisions.decide, "/v1/sessions/{session_id}/decisions"),
+    "rewards": (rewards.receive, "/v1/sessions/{session_id}/rewards"),
+}
 if TYPE_CHECKING:
     from service.web.spans import RequestSpan, Tracing
 
@@ -280,3 +285,21 @@ async def _parameters(_: Request, error: Exception) -> Response:
 
 
 ERROR_ANSWERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _parameters}
+
+
+def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
+    """Return the handler, path template and session id ("" of a batch) of a hot route, or None.
+
+    Hot routes bypass FastAPI, whose routing, request and response objects cost more than the rest
+    of a decision. FastAPI has routes for the same paths too: they put the endpoints into the
+    OpenAPI schema, and they serve requests that no hot route matches.
+    """
+    if scope["method"] != "POST":
+        return None
+    path = scope["path"]
+    if path == BATCH_ROUTE:
+        return batch.run_batch, BATCH_ROUTE, ""
+    parts = path.split("/")
+    if len(parts) != 5 or parts[2] != "sessions" or parts[1] != "v1" or parts[4] not in HANDLERS:
+        return None
+    return *HANDLERS[parts[4]], parts[3]

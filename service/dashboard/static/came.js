@@ -75,8 +75,8 @@ function draw({ plot, parts, spread }, series, session, common) {
   ]
   const columns = [xs, ...layers.map(({ of }) => items.map(item => (item.parts ? of(item) : null))), items.map(item => item.reward)]
   plot.redraw(items.length ? columns : [[]], undefined, { draw: stack(x, y, [...layers, REWARD]), heads: ["at", ...layers.map(look => look.label), "reward"] })
-  const still = Object.keys(PARTS).filter(part => !names.includes(part) && made.some(item => item.parts[part]))
   const mean = part => made.reduce((sum, item) => sum + item.parts[part], 0) / made.length
+  const still = Object.keys(PARTS).filter(part => !names.includes(part) && made.length && Math.abs(mean(part)) > LEAST_MOVE * extent(item => item.reward))
   const below = made.length ? ` Below: ${["base", ...still].map(part => `${NAMES[part] ?? part} ${amount(mean(part), session)}`).join(", ")}.` : ""
   plot.say(words(series, items, made, session, common) + below)
   parts.node.hidden = names.length === 0

@@ -12,7 +12,7 @@ const CALM = 2 // checked fits without it after which a finding is over
 export function trust({ session, estimate, checks, fits, series, nFits }) {
   const { findings } = checks, counted = session.clock ? "slot" : "round"
   const at = fit => `the fit after ${counted} ${number(fit.due)} (${dated(new Date(fit.at) / 1000)})`
-  const lines = findings.map(({ code, message }) => `Since ${at(since(fits, code))}: ${message.split(/[.:] /)[0]}.`)
+  const lines = findings.map(({ code, message }) => `Since ${at(since(fits, code))}: ${message.split(/\.(?: |$)/)[0]}.`)
   const gone = over(fits).map(([one, fit]) => `Was said until ${at(fit)}, and not since: ${one.message}`)
   return make("div", {}, make("p", {}, make("b", {}, verdict({ session, checks, series, nFits })), ` ${sure(session, estimate)}`),
     lines.length + gone.length ? make("ul", { "aria-label": "Findings" }, ...[...lines, ...gone].map(text => make("li", {}, text))) : null,

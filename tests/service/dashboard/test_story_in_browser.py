@@ -217,3 +217,32 @@ def test_an_algorithm_without_checks_is_not_said_to_be_in_order(page: Page, url:
     page.goto(url)
     row = page.locator("tr", has=page.get_by_role("link", name="plain"))
     row.get_by_text("not checked").wait_for()
+
+
+def test_a_finding_that_is_gone_is_told_for_two_fits_and_dated_from_its_first(
+    page: Page, url: str
+) -> None:
+    """Of five fits: one finding stands but for a gap, one was said last but two, one long ago."""
+    fits = [
+        {
+            "due": due,
+            "at": "2026-06-01T00:00:00Z",
+            "findings": [{"code": c, "message": f"{c} is."} for c in codes],
+        }
+        for due, codes in ((10, "bad"), (20, "b"), (30, "cb"), (40, "c"), (50, "b"))
+    ]
+    page.goto(url)
+    said = page.evaluate(
+        """async fits => {
+            const { trust } = await import("/dashboard/trust.js")
+            const checks = { findings: fits.at(-1).findings, unchecked: [], checked: "Checked." }
+            const session = { deciding: "in_use", options: {} }
+            return trust({ session, checks, fits, series: {}, nFits: 5 }).textContent
+        }""",
+        fits,
+    )
+    assert "With care: one finding stands, see what to do." in said
+    assert "Since the fit after round 10 (1 Jun 2026): b is." in said
+    assert "Was said until the fit after round 40 (1 Jun 2026), and not since: c is." in said
+    assert "a is." not in said
+    assert "d is." not in said

@@ -191,16 +191,11 @@ def _compared(
             n, of = counted(group["n_rounds"], "round"), counted(group["n_units"], "unit")
             yield f"{name:>8}: {earned}, {n}, {of}"
     gain = lift["lift"]
-    if gain is None:
-        yield f"No lift yet: {lift['reason']}."
-    else:
-        yield (
-            f"    lift: {gain['difference']:+.4g} a round, "
-            f"{gain['low']:+.4g} to {gain['high']:+.4g} ({gain['level']:.0%}, at every look)"
-        )
-        if gain["ratio"] is not None:
-            low, high = (f"{gain[f'ratio_{end}'] - 1:+.1%}" for end in ("low", "high"))
-            yield f"          {gain['ratio'] - 1:+.1%}, {low} to {high}"
+    for sentence in filter(None, (lift["verdict"], lift["groups_differ"])):
+        yield from wrap(sentence, WIDTH)
+    if gain is not None and gain["ratio"] is not None:
+        low, high = (f"{gain[f'ratio_{end}'] - 1:+.1%}" for end in ("low", "high"))
+        yield f"As a share of what control earns {gain['ratio'] - 1:+.1%}, {low} to {high}."
     if effect is not None and gain is not None:
         n = lift["rounds_to_go"]
         shown = "no number of rounds seen so far" if n is None else f"about {n:.0f} more rounds"
@@ -208,7 +203,8 @@ def _compared(
             shown = f"{shown} ({lift['days_to_go']:.0f} days)"
         yield f"{shown} would show a difference of {effect:g}"
     if shadow["n_rounds"]:
-        yield f"  shadow: agrees in {shadow['agreement']:.1%} of {shadow['n_rounds']} rounds"
+        n_rounds = counted(shadow["n_rounds"], "round")
+        yield f"  shadow: agrees in {shadow['agreement']:.1%} of {n_rounds}"
         if shadow["expected_agent"] is not None:
             yield (
                 f"          an action pays {shadow['expected_caller']:.4g}, the agent's "
@@ -235,7 +231,7 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
         yield "No estimate is in use yet."
         return
     if estimate["reason"]:
-        yield estimate["reason"]
+        yield from wrap(estimate["reason"], WIDTH)
     if estimate.get("own"):
         yield from wrap(estimate["own"]["message"], WIDTH)
     yield ""

@@ -154,13 +154,15 @@ def test_lift_is_shown_with_its_interval(url: str, capsys: pytest.CaptureFixture
         watching.decide([[1.0], [0.0]], forced_arm=0)
     show_lift("lifted", 0.001, url)
     show_lift("watched", url=url)
-    first, *said = capsys.readouterr().out.splitlines()
-    assert first.startswith("No lift yet: a group has 0 measured trajectories")
-    assert said[0].startswith("   agent: ")
+    said = capsys.readouterr().out.splitlines()
+    assert max(map(len, said)) <= 80
+    assert said[0].startswith("Not known yet: a group has 0 measured trajectories")
+    del said[: next(i for i, line in enumerate(said) if line.startswith("   agent: "))]
     assert " 1 a round" in said[1] or " 0.9" in said[1] or " 1.0" in said[1]
-    assert said[2].startswith("    lift: +")
-    assert "95%, at every look" in said[2]
-    assert said[4] == "no number of rounds seen so far would show a difference of 0.001"
-    assert said[-1].endswith("of 1 rounds")
+    verdict, share = " ".join(said[2:]).split(" As a share of what control earns +")
+    assert verdict.startswith("The agent earns more than control: +")
+    assert verdict.endswith("in control.")
+    assert "%. no number of rounds seen so far would show a difference of 0.001" in share
+    assert said[-1].endswith("of 1 round")
     with pytest.raises(SystemExit, match="no session 'nobody'"):
         app(["session", "lift", "nobody", "--url", url], prog_name="lhb")

@@ -18,7 +18,7 @@ from lhb_engine.estimate import FEW_LAGS, Estimate, LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, later_rows
-from lhb_engine.posterior.gain import gain
+from lhb_engine.posterior.gain import are_enough, gain
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
@@ -269,6 +269,8 @@ class AnytimeFit:
         if self.options.memory is not None or self.window.first > 1:
             return False
         if not old.stands_out:
+            return False
+        if not old.has_sets and are_enough(self.sets):
             return False
         if self._forms.in_use != old.form:
             return False

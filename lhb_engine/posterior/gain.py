@@ -19,6 +19,11 @@ PRIOR_ROWS = 64.0
 FEW = f"Fewer than {LEAST} context sets of decisions with several arms are kept."
 
 
+def are_enough(sets: Sequence[Floats]) -> bool:
+    """Return whether there are enough context sets with several arms."""
+    return sum(len(contexts) > 1 for contexts in sets) >= LEAST
+
+
 def gain(
     sets: Sequence[Floats],
     theta: Floats,
@@ -33,9 +38,9 @@ def gain(
     decisions take in turn, beside a share `epsilon` of uniform play. `totals` (n_draws, dim) are
     draws of what an action pays by each feature, by a fit of `n_rows` rows.
     """
-    sets = [contexts for contexts in sets if len(contexts) > 1]
-    if len(sets) < LEAST:
+    if not are_enough(sets):
         return FEW
+    sets = [contexts for contexts in sets if len(contexts) > 1]
     chance, chosen, most, right = np.zeros((4, len(totals)))
     known = doubt = 0.0
     for contexts in sets:

@@ -16,6 +16,7 @@ from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate, LagForm, signal_of
 from lhb_engine.history import Floats, Ints
+from lhb_engine.posterior.gain import FEW
 
 FEWEST = 20  # rows, for the alarm
 WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
@@ -50,6 +51,9 @@ class Predictor:
     stands_out: bool = True  # the direction stands out from the noise
     own: dict[str, Any] | None = None  # how own responses differ: `Responses.to_json`
     in_doubt: bool = False  # the last fit found that what it forecast did not come
+    has_sets: bool = (
+        True  # the fit knew what there was to choose from, so that `gain` could be said
+    )
 
     @property
     def beside(self) -> Floats:
@@ -77,13 +81,14 @@ class Predictor:
             estimate.forms or {},
             estimate.diagnostics.get("stands_out", True),
             estimate.own and {name: estimate.own[name] for name in ("covariance", "noise")},
+            has_sets=estimate.no_gain != FEW,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object.
 
         `autocorrelation` 0, `since_round` 1 and `effects` of no covariates may be absent, and so
-        may the only form, and that the direction stands out.
+        may the only form, that the direction stands out, and that there were context sets.
         """
         out = asdict(self) | {name: getattr(self, name).tolist() for name in _ARRAYS}
         if not out["effects"]:
@@ -94,8 +99,9 @@ class Predictor:
             del out["autocorrelation"]
         if self.since_round == 1:
             del out["since_round"]
-        if self.stands_out:
-            del out["stands_out"]
+        for name in ("stands_out", "has_sets"):
+            if out[name]:
+                del out[name]
         if self.own is None:
             del out["own"]
         return out

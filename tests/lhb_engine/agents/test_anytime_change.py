@@ -114,6 +114,26 @@ def test_between_two_fits_a_direction_is_only_checked(monkeypatch):
     assert agent.fit(history(n=350)).status == "ok"  # 1.4 times as many rounds
 
 
+def test_after_a_log_a_fit_says_what_choices_earn_as_soon_as_it_can():
+    """A log has chosen arms alone; with four context sets a direction is not only checked."""
+    past = turned(n=420).over(window(290))
+    known = agent_after(turned(n=420), 250).prediction
+    assert known is not None
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    agent.prediction, agent.theta = (
+        Predictor.from_json(json.loads(json.dumps(known.to_json()))),
+        THETA,
+    )
+    sets = {260 + i: np.eye(DIM) for i in range(4)}
+    estimate = agent.fit(replace(past, sets=sets))
+    assert (estimate.status, estimate.no_gain) == ("ok", None)
+    del sets[260]
+    assert agent.fit(replace(past, sets=sets)).status == "zero"
+    agent.install(estimate)
+    assert agent.prediction is not None
+    assert agent.prediction.has_sets
+
+
 @pytest.mark.parametrize("memory", [200, None])
 def test_a_window_that_moves_is_looked_back_on_at_every_fit(memory):
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON, memory=memory)

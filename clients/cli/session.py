@@ -198,10 +198,10 @@ def _compared(
         yield f"As a share of what control earns {gain['ratio'] - 1:+.1%}, {low} to {high}."
     if effect is not None and gain is not None:
         n = lift["rounds_to_go"]
-        shown = "no number of rounds seen so far" if n is None else f"about {n:.0f} more rounds"
+        shown = "No number of rounds seen so far" if n is None else f"About {n:.0f} more rounds"
         if lift["days_to_go"] is not None:
             shown = f"{shown} ({lift['days_to_go']:.0f} days)"
-        yield f"{shown} would show a difference of {effect:g}"
+        yield f"{shown} would show a difference of {effect:g}."
     if shadow["n_rounds"]:
         n_rounds = counted(shadow["n_rounds"], "round")
         yield f"  shadow: agrees in {shadow['agreement']:.1%} of {n_rounds}"

@@ -162,7 +162,7 @@ def test_lift_is_shown_with_its_interval(url: str, capsys: pytest.CaptureFixture
     verdict, share = " ".join(said[2:]).split(" As a share of what control earns +")
     assert verdict.startswith("The agent earns more than control: +")
     assert verdict.endswith("in control.")
-    assert "%. no number of rounds seen so far would show a difference of 0.001" in share
+    assert "%. No number of rounds seen so far would show a difference of 0.001" in share
     assert said[-1].endswith("of 1 round")
     with pytest.raises(SystemExit, match="no session 'nobody'"):
         app(["session", "lift", "nobody", "--url", url], prog_name="lhb")

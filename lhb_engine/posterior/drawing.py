@@ -7,7 +7,7 @@ import numpy as np
 
 from lhb_engine.history import Floats
 from lhb_engine.posterior.gibbs_chains import Chains
-from lhb_engine.posterior.smooth_chains import SmoothChains, sure_lags
+from lhb_engine.posterior.smooth_profiles import SmoothChains, sure_lags
 
 LEAST_SHARE = 0.02  # of the draws: chains of a kind that would have less are left out
 

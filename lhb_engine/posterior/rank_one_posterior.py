@@ -15,7 +15,7 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.drawing import Draws, draws_of
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
-from lhb_engine.posterior.smooth_chains import SmoothChains
+from lhb_engine.posterior.smooth_profiles import SmoothChains
 
 WIDTH = 2.0  # prior deviation of the past's mean score about that expected, in scores' deviations
 LEAST = 1e-3  # deviation of scores, over their size, below which contexts are taken to be alike

@@ -6,10 +6,10 @@ import pytest
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior import smooth_chains, smooth_profiles
+from lhb_engine.posterior import smooth_profiles
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.posterior.settings import AnytimeSettings
-from lhb_engine.posterior.smooth_chains import SmoothChains, sure_lags
+from lhb_engine.posterior.smooth_profiles import SmoothChains, sure_lags
 
 DIM, HORIZON = 4, 24
 THETA = np.array([0.5, -0.5, 0.5, 0.5])
@@ -63,7 +63,7 @@ def test_the_draws_of_smooth_lag_weights_are_those_of_dense_algebra(monkeypatch)
     def held(shape, middle, a, v, rng):
         return shape, smooth_profiles.solved(shape, middle, a, v)
 
-    monkeypatch.setattr(smooth_chains, "drawn_shape", held)
+    monkeypatch.setattr(smooth_profiles, "drawn_shape", held)
     chains.theta = np.tile(THETA, (4000, 1))
     chains._draw_weights()
     gram = moments.gram.reshape(HORIZON, DIM, HORIZON, DIM)

@@ -9,7 +9,7 @@ export function besidesCard() {
     node.hidden = !fit.effects && !fit.levels
     if (node.hidden) return
     node.replaceChildren(make("h3", {}, "What moves the reward besides"),
-      ...(fit.effects ? [effectsTable(fit.effects, session.options.covariates ?? [], size)] : []),
+      ...(fit.effects ? [effectsTable(fit.effects, session, size)] : []),
       ...(fit.levels ? [make("p", {}, levels(fit.levels, session))] : []))
   }
   node.hidden = true
@@ -17,12 +17,13 @@ export function besidesCard() {
 }
 
 // `covariates` are the first of the groups, of one value each; a season's harmonics are one effect.
-function effectsTable({ groups, values, share, included }, covariates, size) {
+function effectsTable({ groups, values, share, included }, session, size) {
+  const covariates = session.options.covariates ?? []
   const rows = new Map()
   groups.forEach((group, i) => {
     const period = i >= covariates.length && /^season (.+), harmonic/.exec(group)?.[1], name = period ? swing(Number(period), size) : group
     const before = rows.get(name) ?? { share: 0, included: 0 }
-    rows.set(name, { name, adds: i < covariates.length ? number(values[i]) : "", share: before.share + share[i], included: Math.max(before.included, included[i]) })
+    rows.set(name, { name, adds: i < covariates.length ? amount(values[i], session) : "", share: before.share + share[i], included: Math.max(before.included, included[i]) })
   })
   return table("Effects that do not depend on what is chosen", [
     ["effect", row => row.name], ...(covariates.length ? [["one more of it adds", row => row.adds, true]] : []),

@@ -77,7 +77,7 @@ function draw({ plot, parts, spread }, series, session, common) {
   plot.redraw(items.length ? columns : [[]], undefined, { draw: stack(x, y, [...layers, REWARD]), heads: ["at", ...layers.map(look => look.label), "reward"] })
   const mean = part => made.reduce((sum, item) => sum + item.parts[part], 0) / made.length
   const still = Object.keys(PARTS).filter(part => !names.includes(part) && made.length && Math.abs(mean(part)) > LEAST_MOVE * extent(item => item.reward))
-  const below = made.length ? ` Below: ${["base", ...still].map(part => `${NAMES[part] ?? part} ${amount(mean(part), session)}`).join(", ")}.` : ""
+  const below = made.length ? ` The ${["base", ...still].map(part => `${NAMES[part] ?? part} ${amount(mean(part), session)}`).join(", ").replace("base", "base is")}.` : ""
   plot.say(words(series, items, made, session, common) + below)
   parts.node.hidden = names.length === 0
   if (names.length) {

@@ -92,10 +92,10 @@ export async function showSessions(main, signal) {
 async function fill({ session, gain, found, canvas }, signal) {
   const path = `/v1/sessions/${session.id}`
   try {
-    const [{ items }, estimate, arms, compared] = await Promise.all([
-      get(`${path}/series`, SPARK, signal), get(`${path}/estimate`, {}, signal), get(`${path}/credit/arms`, LATELY, signal),
-      session.holdout ? get(`${path}/lift`, {}, signal) : null,
+    const [{ items }, estimate, compared] = await Promise.all([
+      get(`${path}/series`, SPARK, signal), get(`${path}/estimate`, {}, signal), session.holdout ? get(`${path}/lift`, {}, signal) : null,
     ])
+    const arms = compared?.lift ? null : await get(`${path}/credit/arms`, LATELY, signal)
     sparkline(canvas, items.map(item => item.reward))
     gain.textContent = inBrief(figure({ session, lift: compared, estimate, arms }), session)
     gain.title = compared?.verdict ?? estimate.no_gain ?? ""

@@ -3,6 +3,7 @@
 import { get } from "./api.js"
 import { features, make, number } from "./dom.js"
 import { barPairs, barsOver, plotCard, withIntervals } from "./plots.js"
+import { amount } from "./units.js"
 
 const MOST_FEATURES = 12 // in one plot: those in which users differ most
 const UNIT = "Everybody's theta has length 1."
@@ -40,7 +41,7 @@ export function usersCard(name, asked) {
       if (shown === undefined) return
       try {
         const user = await get(`${path}/trajectories/${encodeURIComponent(shown)}`, {}, signal)
-        words.textContent = said(user)
+        words.textContent = said(user, session)
         plot.node.hidden = !user.own
         if (user.own) plot.redraw(columns(user, places), names)
       } catch (error) {
@@ -57,9 +58,9 @@ function columns({ own, everybody }, places) {
   return [places.map((_, i) => i), ...[own, everybody].map(theta => places.map(i => theta.values[i])), ...ends(own), ...ends(everybody)]
 }
 
-function said({ n_rounds, own, level }) {
+function said({ n_rounds, own, level }, session) {
   const parts = [`${number(n_rounds)} round${n_rounds === 1 ? "" : "s"}.`]
-  if (level) parts.push(`Level of this user, whatever is chosen: ${number(level.value)} (95% interval ${level.interval.map(end => number(end)).join(" to ")}); the mean of all users is 0.`)
+  if (level) parts.push(`Level of this user, whatever is chosen: ${amount(level.value, session)} (95% interval ${level.interval.map(end => number(end)).join(" to ")}); the mean of all users is 0.`)
   if (own) parts.push(`Decisions for this user go by its own theta, from all of its rewards so far. ${WHISKERS}`)
   return parts.join(" ")
 }

@@ -103,7 +103,7 @@ function layout(session, user) {
     nFits += estimates.filter(fit => !["skipped", "failed"].includes(fit.status)).length
     learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
     done = [...done, ...estimates.filter(fit => fit.status !== "skipped")].slice(-LAST_FITS)
-    const to_come = epochs.filter(epoch => !epoch.at), last = done.at(-1), estimate = learned.at(-1)
+    const to_come = epochs.filter(epoch => !epoch.at), last = done.at(-1), estimate = checks.status === "none" ? undefined : checks // in use
     status.replaceChildren(badge(state(now, series.alarm)))
     earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms: lately, series, epochs: to_come }))
     todo.replaceChildren(advice({ session: now, lift: compared, series, checks, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))

@@ -23,7 +23,7 @@ from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
-from lhb_engine.posterior.profile_intervals import totals
+from lhb_engine.posterior.profile_intervals import drawn_totals, totals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
@@ -119,7 +119,9 @@ class AnytimeFit:
             return forms
         cut = int(np.median(rows.number[rows.number > 0]))
         early = self.past.parts({1}, cut, 0).get(1)
-        fitted = early and forms.fitted(early, self.horizon, cut, *posterior(early), posterior)
+        if early is None:
+            return forms
+        fitted, _ = forms.fitted(early, self.horizon, cut, *posterior(early), posterior)
         if not fitted:
             return forms
         known = {name: KnownForm.from_json(form) for name, form in fitted.items()}
@@ -196,16 +198,10 @@ class AnytimeFit:
         weights[: len(found.weights)] = found.weights
         if weights.ndim == 2:
             profiles, weights = weights, weights[:, : found.n_features] @ theta
-        forms = (
-            self._forms.fitted(
-                part.data, self.horizon, self.window.last, found, rho, self._posterior
-            )
-            if self._told is None
-            else None
-        )
+        forms, left = self._other_forms(part.data, found, rho)
         drawn = candidates(found) if samples else None
-        earned = self._gain(found, theta, drawn, part.data)
-        paid = OWN_SPREAD if spread else totals(part.data, found)
+        earned = self._gain(found, theta, drawn, part.data, drawn_totals(left))
+        paid = OWN_SPREAD if spread else self._few_lags or totals(part.data, left)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
@@ -228,6 +224,21 @@ class AnytimeFit:
             **covered,
         )
 
+    def _other_forms(
+        self, data: FitData, found: Posterior, rho: float
+    ) -> tuple[dict[LagForm, Any] | None, list[Posterior]]:
+        """Return the forms for the next fit, and those that may hold; see `FormFits.fitted`."""
+        if self._told is not None:
+            return None, [found]
+        last, fit = self.window.last, self._posterior
+        return self._forms.fitted(data, self.horizon, last, found, rho, fit)
+
+    @property
+    def _few_lags(self) -> str:
+        """Why nothing of totals is known; empty if all lags are fitted."""
+        few = self.window.n_lags < self.horizon
+        return FEW_LAGS.format(self.window.n_lags, self.horizon) if few else ""
+
     def _about_mean(
         self, found: Posterior, rho: float, first: int
     ) -> tuple[Posterior, ResponseSpread | None]:
@@ -245,17 +256,22 @@ class AnytimeFit:
         return part.stops_teaching() or are_untried(part.data, self.sets)
 
     def _gain(
-        self, found: Posterior, theta: Floats, drawn: Floats | None, data: FitData
+        self,
+        found: Posterior,
+        theta: Floats,
+        drawn: Floats | None,
+        data: FitData,
+        totals: Floats,
     ) -> dict[str, Any] | str:
         """Return what choices earn by theta, or by the drawn directions in turn; or why not."""
         if self.options.own:
             return OWN_DIRECTIONS
         if are_untried(data, self.sets):
             return UNTRIED
-        if self.window.n_lags < self.horizon:
-            return FEW_LAGS.format(self.window.n_lags, self.horizon)
+        if self._few_lags:
+            return self._few_lags
         deciding = theta[None] if drawn is None else drawn
-        earned = gain(self.sets, theta, deciding, found.totals, self.options.epsilon, data.n_rows)
+        earned = gain(self.sets, theta, deciding, totals, self.options.epsilon, data.n_rows)
         if isinstance(earned, dict) and not found.stands_out:
             chance = earned["over_chance"]
             chance["low"] = min(chance["low"], 0.0)  # of what pays nothing is known

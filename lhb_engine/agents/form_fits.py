@@ -82,8 +82,9 @@ class KnownForm:
         """
         if self.rests_until != shared.rests_until or later.n_rows == 0:
             return self
-        mine, nothing = self.predictor, replace(self, profiles=0.0 * self.profiles).predictor
         n, common = later.n_rows, shared.predictor
+        mine = later.comparable(self.predictor, common)
+        nothing = replace(mine, lag_weights=0.0 * self.profiles)
         mean = later.product(common, common)
         if mean <= 0.0:
             return self
@@ -180,16 +181,17 @@ class FormFits:
         found: Posterior,
         rho: float,
         fit: Callable[[FitData, LagForm], tuple[Posterior, float]],
-    ) -> dict[LagForm, Any] | None:
-        """Fit the other forms beside the one found, and return all as JSON, for the next fit.
+    ) -> tuple[dict[LagForm, Any] | None, list[Posterior]]:
+        """Fit the other forms beside the one found; return all as JSON, and what may hold.
 
         `last` is the last round of the session that is used; `found` and its autocorrelation `rho`
-        are of the form in use. None with few rows, many unknowns or one feature.
+        are of the form in use. The JSON is for the next fit, None with few rows, many unknowns or
+        one feature. The posteriors are those of the form in use and of all that are not ruled out.
         """
         n_unknown = data.n_lags * found.draws[0].shape[1]
         if not self.can_be_told_apart(data.n_rows, n_unknown, horizon):
-            return None
-        out = {}
+            return None, [found]
+        out, may_hold = {}, [found]
         until = last + data.n_rows
         for form in FORMS:
             if self._rests(form, last, until):
@@ -197,23 +199,33 @@ class FormFits:
                     out[form] = self.known[form].to_json()
                 continue
             one, noise = (found, rho) if form == found.form else fit(data.summed(), form)
+            if form != found.form and not self._is_ruled_out(form):
+                may_hold.append(one)
             own = one.weights.ndim == 2
             profiles = one.weights if own else np.outer(one.weights, one.theta)
             before = self.known.get(form)
             score = (before.excess, before.variance, before.over_none) if before else (0.0,) * 3
             out[form] = KnownForm(profiles, one.effects, noise, *score, until).to_json()
-        return out
+        return out, may_hold
+
+    def _is_ruled_out(self, form: LagForm) -> bool:
+        """Whether a form clearly predicted worse than the one in use."""
+        one, used = self.known.get(form), self.known.get(self.in_use)
+        if one is None or used is None:
+            return False
+        error = float(np.sqrt(max(one.variance, used.variance)))
+        return one.excess - used.excess > WORSE * error > 0.0
 
     def _rests(self, form: LagForm, last: int, until: int) -> bool:
         """Whether a form is not fitted now; `last` and `until` as in `fitted` and `KnownForm`.
 
         A form that clearly predicts worse than shared profiles rests for as many rounds as its fit
-        had rows, unless later fits have fewer. Sparse profiles cost most: they are fitted only
+        had rows, unless later fits have fewer. Sparse profiles cost most: they are first fitted
         where smooth ones are not clearly worse.
         """
         if form in (SHARED, self.in_use):
             return False
         scout, known = self.known.get(SCOUT), self.known.get(form)
-        if form != SCOUT and (scout is None or scout.is_worse):
-            return True
+        if known is None and form != SCOUT:
+            return scout is None or scout.is_worse
         return known is not None and known.is_worse and last < known.rests_until < until

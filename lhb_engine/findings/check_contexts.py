@@ -158,6 +158,12 @@ class LagEffects(NamedTuple):
             return None
         white = signals @ scale
         products, counts = _by_lag(left, white, rows.number > 0, acted, rows.n_lags)
+        # about the means of the rows that see a lag, which may be of one part of the time alone
+        sums, _ = _by_lag(np.ones(len(left)), white, rows.number > 0, acted, rows.n_lags)
+        of_errors, _ = _by_lag(
+            left, acted[:, None].astype(np.float64), rows.number > 0, acted, rows.n_lags
+        )
+        products = products - sums * of_errors / np.maximum(counts, 1.0)[:, None]
         noise = max(float(left @ left) / rows.n_rows, 1e-300)
         sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
         return cls(sizes, counts, white.shape[1])

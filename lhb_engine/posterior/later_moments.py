@@ -3,7 +3,7 @@
 Equation numbers are those of docs/model.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -28,20 +28,19 @@ class LaterMoments(HeldOut):
         """Number of later rows."""
         return self.moments.n_rows
 
+    @property
+    def has_levels(self) -> bool:
+        """Whether trajectories have levels."""
+        return self.moments.has_levels
+
     @cached_property
     def mean_square(self) -> float:
         """Mean square of the installed estimate's errors."""
         return max(self.product(self.old, self.old), 0.0)
 
     def excess(self, new: Predictor) -> tuple[float, float]:
-        """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8).
-
-        With levels both are given the same spread: without its determinant in the likelihood, a
-        larger one always fits better.
-        """
-        known, least = self.old, float(np.finfo(float).tiny)
-        if self.moments.has_levels:
-            known = replace(known, autocorrelation=new.autocorrelation)
+        """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8)."""
+        known, least = self.comparable(self.old, new), float(np.finfo(float).tiny)
         old = max(self.product(known, known), 0.0)
         ours, both = self.product(new, new), self.product(new, known)
         square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows

@@ -168,6 +168,20 @@ class HeldOut(ABC):
     def mean_square(self) -> float:
         """Mean square of the installed estimate's errors on them."""
 
+    @property
+    @abstractmethod
+    def has_levels(self) -> bool:
+        """Whether trajectories have levels."""
+
+    def comparable(self, one: Predictor, other: Predictor) -> Predictor:
+        """Return a prediction as it is compared with another: with levels by the same spread.
+
+        Without its determinant in the likelihood, a larger spread always fits better.
+        """
+        if not self.has_levels:
+            return one
+        return replace(one, autocorrelation=other.autocorrelation)
+
     @abstractmethod
     def product(self, one: Predictor, other: Predictor) -> float:
         """Return the mean product of the one-step errors of two predictions on them."""
@@ -229,6 +243,11 @@ class LaterRows(HeldOut):
         return len(self.places)
 
     @property
+    def has_levels(self) -> bool:
+        """Whether trajectories have levels."""
+        return bool(self.rows.levels)
+
+    @property
     def mean_square(self) -> float:
         """Mean square of the installed estimate's errors."""
         return float(np.mean(self.errors**2))
@@ -244,14 +263,9 @@ class LaterRows(HeldOut):
         return float(np.mean(ours * others))
 
     def excess(self, new: Predictor) -> tuple[float, float]:
-        """Return the mean of e_new^2 - e_old^2 and its standard error.
-
-        With levels both are given the same spread, as by `LaterMoments`.
-        """
-        rows, errors = self.rows if self.less is None else self.less(new), self.errors
-        if self.rows.levels:
-            old = replace(self.old, autocorrelation=new.autocorrelation)
-            errors = old.errors(self.rows)[self.places]
+        """Return the mean of e_new^2 - e_old^2 and its standard error."""
+        rows = self.rows if self.less is None else self.less(new)
+        errors = self.comparable(self.old, new).errors(self.rows)[self.places]
         excess = new.errors(rows)[self.places] ** 2 - errors**2
         return float(excess.mean()), float(excess.std(ddof=1)) / float(np.sqrt(len(excess)))
 

@@ -4,6 +4,7 @@ What holds for any form of the lag profiles needs none of them: every lag of eve
 column, and nothing is chosen (docs/model.md 14).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,16 +31,31 @@ ALIKE = 1e-10  # eigenvalue over the largest, of scaled columns that cannot be t
 SEEN = 1e-6  # of a direction's length: what is less of it takes no part
 MOST_FEATURES = 64  # whose totals have a covariance
 WIDER_TOTALS = 1.5  # than draws, which understate what is not known
-WIDER_SMOOTH = 2.25  # where smooth lag profiles decide: true ones may have edges
+WIDER_SMOOTH = 1.5  # of draws of smooth lag profiles: true ones may have edges
 
 
-def totals(data: FitData, found: Posterior) -> dict[str, Any] | str:
+def drawn_totals(forms: Sequence[Posterior]) -> Floats:
+    """Return draws of what an action pays in all by each feature, (n_draws, n_features).
+
+    They are as many of each form of lag profiles that may hold (docs/model.md (14.7)).
+    """
+    drawn = [one.totals for one in forms]
+    most = max(map(len, drawn))
+    drawn = [one[np.arange(most) * len(one) // most] for one in drawn]
+    for at, one in enumerate(forms):
+        if one.form == "smooth":
+            middle = drawn[at].mean(axis=0)
+            drawn[at] = middle + WIDER_SMOOTH * (drawn[at] - middle)
+    return np.concatenate(drawn)
+
+
+def totals(data: FitData, forms: Sequence[Posterior]) -> dict[str, Any] | str:
     """Return what an action pays by each feature in all, as `Estimate.totals`, or why not.
 
-    Draws say how much (docs/model.md (14.6)); what the rows do not tell, and the prior does, is
-    unknown.
+    Draws of the forms that may hold, the one in use first, say how much (docs/model.md (14.6));
+    what the rows do not tell, and the prior does, is unknown.
     """
-    n_features = found.n_features
+    n_features = forms[0].n_features
     if data.n_lags * n_features > MOST_UNKNOWNS or n_features > MOST_FEATURES:
         return f"More than {MOST_UNKNOWNS} unknowns, or {MOST_FEATURES} features."
     rows = data.summed().rows
@@ -48,12 +64,12 @@ def totals(data: FitData, found: Posterior) -> dict[str, Any] | str:
     axes = (axes / np.linalg.norm(axes, axis=0))[: rows.n_lags * rows.dim]
     adds = axes.reshape(rows.n_lags, rows.dim, axes.shape[1]).sum(axis=0)
     _, sizes, directions = np.linalg.svd(adds[:n_features].T, full_matrices=False)
-    wider = WIDER_SMOOTH if found.form == "smooth" else WIDER_TOTALS
-    half = wider * float(ndtri(0.5 + LEVEL / 2))
-    covariance = np.cov(found.totals.T).reshape(n_features, n_features)
+    half = WIDER_TOTALS * float(ndtri(0.5 + LEVEL / 2))
+    middle = forms[0].totals.mean(axis=0)
+    about = drawn_totals(forms) - middle
     return {
-        "values": found.totals.mean(axis=0).tolist(),
-        "squares": (half**2 * covariance).tolist(),
+        "values": middle.tolist(),
+        "squares": (half**2 / (len(about) - 1) * (about.T @ about)).tolist(),
         "unknown": directions[sizes > SEEN * sizes.max(initial=0.0)].tolist(),
     }
 

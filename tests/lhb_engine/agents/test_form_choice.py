@@ -90,7 +90,11 @@ def test_a_form_that_clearly_predicts_worse_rests():
             return profile_posterior(of.whitened(0.0), [0], form, DIM), 0.0
 
         forms = FormFits({"shared": known(), **others}, "shared", None, DIM)
-        return asked, set(forms.fitted(data, HORIZON, last, found, 0.0, fit)) - {"shared"}
+        kept, left = forms.fitted(data, HORIZON, last, found, 0.0, fit)
+        assert [one.form for one in left[1:]] == [
+            one for one in asked if one not in others or not others[one].is_worse
+        ]
+        return asked, set(kept) - {"shared"}
 
     doubtful, worse = (
         replace(known(excess=excess, variance=1.0), rests_until=300)
@@ -98,8 +102,9 @@ def test_a_form_that_clearly_predicts_worse_rests():
     )
     assert fitted(200) == (["smooth"], {"smooth"})
     assert fitted(200, smooth=doubtful) == (["sparse", "smooth"], {"sparse", "smooth"})
-    assert fitted(200, smooth=worse, sparse=doubtful) == ([], {"sparse", "smooth"})
-    assert fitted(300, smooth=worse, sparse=doubtful) == (["smooth"], {"sparse", "smooth"})
+    assert fitted(200, smooth=worse, sparse=doubtful) == (["sparse"], {"sparse", "smooth"})
+    assert fitted(200, smooth=worse, sparse=worse) == ([], {"sparse", "smooth"})
+    assert fitted(300, smooth=worse, sparse=worse) == (["sparse", "smooth"], {"sparse", "smooth"})
     assert fitted(200, smooth=doubtful, sparse=worse) == (["smooth"], {"sparse", "smooth"})
     # after an alarm fits may have fewer rows
     assert fitted(90, smooth=worse) == (["smooth"], {"smooth"})

@@ -80,7 +80,7 @@ def test_a_context_pays_within_what_draws_say_and_half_as_much_again(form, wider
     rng = np.random.default_rng(3)
     found = replace(profile_posterior(moments(rng), [1], "sparse", 2), form=form)
     x = rng.standard_normal((200, 2))
-    said = totals(data(x, x @ [3.0, 1.0]), found)
+    said = totals(data(x, x @ [3.0, 1.0]), [found])
     drawn = found.totals @ [1.0, -2.0]
     low, high = worth_interval(said, np.array([1.0, -2.0]))
     half = wider * 1.959964 * drawn.std(ddof=1)
@@ -99,7 +99,7 @@ def test_what_arms_have_in_common_is_not_known_and_their_difference_is(is_unseen
         x = np.column_stack([x, np.zeros(400)])
     dim, rows = x.shape[1], data(x, y)
     found = profile_posterior(rows.rows, [1], "smooth", dim)
-    said = totals(rows, found)
+    said = totals(rows, [found])
     one, two, three = np.eye(3)[:, :dim]
     assert worth_interval(said, one) is None
     low, high = worth_interval(said, one - two)
@@ -107,4 +107,4 @@ def test_what_arms_have_in_common_is_not_known_and_their_difference_is(is_unseen
     if is_unseen:
         assert worth_interval(said, three) is None
     many = replace(found, n_features=65)
-    assert "64 features" in totals(rows, many)
+    assert "64 features" in totals(rows, [many])

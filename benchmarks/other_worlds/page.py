@@ -35,7 +35,7 @@ OTHERS = (
         "world. What a message costs depends on the messages that follow, so no linear model "
         "holds, and its totals are close to 0: the forms of lag profiles predict alike and advise "
         "the contrary. `anytime` **loses** to the cadences of 2 "
-        "and 3, less where each feature is told to have a profile of its own.",
+        "and 3, unless both settings are told: a memory of 2 rounds, chosen on seeds 0 to 3.",
     ),
     OtherWorld(
         "Choc and kale",

@@ -19,6 +19,12 @@ UNCERTAIN = 0.4  # the package's sigma of what is seen of the context
 HORIZON = 24
 CADENCES = (1, 2, 3, 4)  # rounds from one message to the next
 DRAWN = 150  # linear policies, the best of which is played on other seeds
+TOLD: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("`anytime`", {}),
+    ('`anytime`, `profiles: "each"`', {"profiles": "each"}),
+    ("`anytime`, `repetition: 2`", {"repetition": 2}),
+    ("`anytime`, both", {"profiles": "each", "repetition": 2}),
+)
 # an episode's number, its round and the probability of the second context, to an arm
 Policy = Callable[[int, int, float], int]
 
@@ -98,6 +104,5 @@ def run(seeds: range) -> list[tuple[str, list[float]]]:
         for k in CADENCES
     ]
     rows.append(("the best theta known", [by_rule(_greedy(best), seed) for seed in seeds]))
-    rows.append(("`anytime`", [by_anytime(seed) for seed in seeds]))
-    rows.append(('`anytime`, `profiles: "each"`', [by_anytime(s, profiles="each") for s in seeds]))
+    rows += [(name, [by_anytime(seed, **told) for seed in seeds]) for name, told in TOLD]
     return rows

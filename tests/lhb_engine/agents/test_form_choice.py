@@ -64,6 +64,15 @@ def test_a_form_is_judged_by_its_squared_one_step_errors(kind):
     assert rested.judged(shared, seen) is rested
 
 
+@pytest.mark.parametrize("levels", [0, 300])
+def test_with_levels_forms_are_compared_at_one_spread(levels):
+    """A larger spread of levels always fits better, and says nothing of lag profiles."""
+    past = replace(history(n=300), levels=levels).over(FitWindow(1, 1, 300, HORIZON, 300))
+    seen = later("rows", align(past))
+    judged = known(rho=0.5).judged(known(rho=0.1), seen)
+    assert (judged.excess == 0.0) == bool(levels)
+
+
 def test_shared_profiles_decide_until_others_are_surely_better():
     def other(excess, over_none=-1.0):
         return replace(known(excess=excess, variance=1.0), over_none=over_none)

@@ -454,3 +454,16 @@ def test_no_action_that_somebody_chose_is_not_known_before():
     assert codes(replace(history, sets=zeros), None) == []
     came = {int(round): contexts_of(3) for round in np.flatnonzero(acted)[:20] + 1}
     assert codes(replace(history, sets=came), None) == ["known_before"]
+
+
+def test_what_a_lag_tells_is_about_the_means_of_the_rows_that_see_it():
+    """Early contexts of trajectories and late errors have means of their own: no effect."""
+    parts, early = {}, np.arange(30) < 15
+    for key in range(20):
+        rng = numbers(key)
+        contexts = np.where(early, 3.0, 0.0)[:, None] + rng.standard_normal((30, DIM))
+        errors = np.where(early, -1.0, 1.0) + rng.standard_normal(30)
+        parts[str(key)] = Trajectory(contexts, Measurements.single(np.arange(1, 31), errors))
+    rows = align(History(DIM, parts).over(FitWindow(1, 1, 600, 30, 600)))
+    effects = LagEffects.of(rows, rows.y)
+    assert effects.sizes[30 + 15 :][: 30 - 15 - 5].max() < chdtri(DIM, 1e-3)

@@ -88,6 +88,19 @@ def test_a_context_pays_within_what_draws_say_and_half_as_much_again(form, wider
     assert low < PHI.sum(axis=0) @ [1.0, -2.0] < high
 
 
+def test_where_two_forms_may_hold_a_context_pays_within_what_both_say():
+    rng = np.random.default_rng(5)
+    found = profile_posterior(moments(rng), [1], "sparse", 2)
+    other = replace(found, draws=(found.draws[0], found.draws[1][:7] + 1.0))  # and fewer draws
+    x, one = rng.standard_normal((200, 2)), np.array([1.0, 0.0])
+    said = totals(data(x, x @ [3.0, 1.0]), [found, other])
+    low, high = worth_interval(said, one)
+    means = [form.totals[:, 0].mean() for form in (found, other)]
+    assert (low + high) / 2 == pytest.approx(means[0])
+    assert means[1] - means[0] == pytest.approx(4.0, abs=0.2)
+    assert low < means[0] < means[1] < high
+
+
 @pytest.mark.parametrize("is_unseen", [False, True])
 def test_what_arms_have_in_common_is_not_known_and_their_difference_is(is_unseen):
     """One of two arms in each round, and a baseline: the two columns add up to the constant."""

@@ -37,7 +37,7 @@ WIDER_SMOOTH = 1.5  # of draws of smooth lag profiles: true ones may have edges
 def drawn_totals(forms: Sequence[Posterior]) -> Floats:
     """Return draws of what an action pays in all by each feature, (n_draws, n_features).
 
-    They are as many of each form of lag profiles that may hold (docs/model.md (14.7)).
+    They are as many of each form of lag profiles that may hold (docs/model.md (14.6)).
     """
     drawn = [one.totals for one in forms]
     most = max(map(len, drawn))

@@ -56,20 +56,20 @@ WHY: dict[Missing, str] = {
     "features": "there are too many features",
     "found": "what was found, once it is mended, may explain what they would see",
 }
-ASKED: dict[Code, str] = {
-    "rewards_early": "whether rewards depend on later choices",
-    "arms_alike": "whether arms differ",
-    "shared_with_rewards": "whether rewards move with what all arms of a round share",
-    "known_before": "whether rewards are known before their round's choice",
-    "horizon_short": "whether choices pay beyond the horizon",
-    "scores_curved": "whether features work together",
-    "lags_change": "whether lags change",
-    "responses_differ": "whether trajectories respond differently",
-    "levels_differ": "whether trajectories differ in level",
-    "trend": "a trend",
-    "season": "a season",
-    "features_alike": "whether features vary apart",
-    "profiles_differ": "whether features pay at lags of their own",
+ASKED: dict[Code, str] = {  # the trouble that a check looks for
+    "rewards_early": "rewards that depend on later choices",
+    "arms_alike": "arms that are all alike",
+    "shared_with_rewards": "rewards that move with what all arms of a round share",
+    "known_before": "rewards that are known before their round's choice",
+    "horizon_short": "choices that pay beyond the horizon",
+    "scores_curved": "features that work together",
+    "lags_change": "lags that change",
+    "responses_differ": "trajectories that respond differently",
+    "levels_differ": "trajectories of different levels",
+    "trend": "a trend that is not told",
+    "season": "a season that is not told",
+    "features_alike": "features that do not vary apart",
+    "profiles_differ": "features that pay at lags of their own",
 }
 
 
@@ -100,7 +100,7 @@ def unchecked_json(checks: Iterable[Unchecked]) -> list[dict[str, Any]]:
 def checked_said(left_out: Iterable[str]) -> str:
     """Return which checks were made and found nothing: all but those that are `left_out`."""
     asked = [words for code, words in ASKED.items() if code not in {*left_out}]
-    return f"Checked, and nothing found: {', '.join(asked)}."
+    return f"Looked for, and not found: {', '.join(asked)}."
 
 
 def named(features: Sequence[int]) -> str:

@@ -19,8 +19,8 @@ export function advice({ session, lift, series, checks, failed, unknown }) {
     add(`${number(missing)} of ${number(rounds)} older rounds have no reward. If they never come, send their value, or set default_reward.`)
   }
   if (session.n_rounds === 0) add("Take decisions, and send rewards.")
-  else if (unknown && !["none", "in_doubt"].includes(session.deciding)) add(`What choices pay is not known yet. ${unknown} Go on: take decisions, and report every reward.`)
-  else if (!found.length) add("Nothing is wrong that is seen here. Go on: take decisions, and report every reward.")
+  else if (unknown && !["none", "in_doubt"].includes(session.deciding)) add(`What choices pay is not known yet. ${unknown}${found.length ? "" : " Go on: take decisions, and report every reward."}`)
+  else if (!found.length) add("No check found anything wrong. Go on: take decisions, and report every reward.")
   if (session.n_rounds && !session.holdout && session.mode === "live" && session.deciding !== "none") add(HOLDOUT)
   return make("ul", { "aria-label": "What to do" }, ...found)
 }

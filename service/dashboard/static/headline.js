@@ -61,7 +61,7 @@ function overChance(player, { items }, estimate) {
 export function headline({ session, lift, estimate, arms, series, epochs }) {
   const found = figure({ session, lift, estimate, arms }), own = playerOf(arms, "agent")
   const others = ["control", "caller"].map(who => playerOf(arms, who)).filter(other => other && own)
-  const aside = session.holdout && lift ? `Over control: ${inUsers(lift.verdict)}` : playerOf(arms, "caller") && own ? "" : NOTHING_BEFORE
+  const aside = session.holdout && lift ? `Over control, as measured: ${inUsers(lift.verdict)}` : playerOf(arms, "caller") && own ? "" : NOTHING_BEFORE
   if (session.n_rounds === 0) return said(null, session, ["No round yet.", "The first decision begins the story.", session.holdout ? aside : ""])
   if (!found || found.value === null) {
     return said(null, session, ["What it earns is not known yet.", arms.reason, found ? `By its model it is ${between(found, session)} a decision over choosing by chance, with probability 95%.` : "",

@@ -106,7 +106,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     assert "Whether this beats what you had is not known" in said
     assert "it would choose kitchen now" in said
     assert "nothing was found, and some checks could not be made." in said
-    assert "Checked, and nothing found: " in said
+    assert "Looked for, and not found: " in said
     assert "Create a session" not in said
     assert "create a session with holdout" in said  # in the list of what to do
     assert "Not checked, as there are too few rewards that would tell: " in said

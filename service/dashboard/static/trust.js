@@ -14,12 +14,12 @@ export function trust({ session, estimate, checks, fits, series, nFits }) {
   const at = fit => `the fit after ${counted} ${number(fit.due)} (${dated(new Date(fit.at) / 1000)})`
   const lines = findings.map(({ code, message }) => `Since ${at(since(fits, code))}: ${message.split(/\.(?: |$)/)[0]}.`)
   const gone = over(fits).map(([one, fit]) => `Was said until ${at(fit)}, and not since: ${one.message}`)
-  return make("div", {}, make("p", {}, make("b", {}, verdict({ session, checks, series, nFits })), ` ${sure(session, estimate)}`),
+  return make("div", {}, make("p", {}, make("b", {}, verdict({ session, estimate, checks, series, nFits })), ` ${sure(session, estimate)}`),
     lines.length + gone.length ? make("ul", { "aria-label": "Findings" }, ...[...lines, ...gone].map(text => make("li", {}, text))) : null,
     ...[checks.checked, ...checks.unchecked.map(one => one.message)].filter(Boolean).map(text => make("p", { class: "soft" }, text)))
 }
 
-function verdict({ session, checks, series, nFits }) {
+function verdict({ session, estimate, checks, series, nFits }) {
   if (session.deciding === "none") return "It learns nothing, so that there is nothing to trust."
   if (nFits === 0) return "Not yet: the first fit makes the checks."
   if (session.deciding === "in_doubt") return "No: what it learned is in doubt, see what to do."
@@ -27,6 +27,7 @@ function verdict({ session, checks, series, nFits }) {
   if (checks.checked === null) return "No checks are made for this algorithm."
   if (checks.findings.length) return `With care: ${checks.findings.length === 1 ? "one finding stands" : `${checks.findings.length} findings stand`}, see what to do.`
   if (session.deciding !== "in_use") return "Not yet: nothing stands out from the noise."
+  if (!estimate?.gain) return "In part: nothing was found, and how sure its choices are is not known yet."
   return checks.unchecked.length ? "Yes, as far as could be checked: nothing was found, and some checks could not be made." : "Yes, as far as the checks see: nothing was found."
 }
 

@@ -47,7 +47,6 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("no_effect", World("nothing acts", environment=NothingActs)),
     ("arms_alike", World("arms alike", environment=ArmsAlike)),
     ("earns_less", World("a fall", environment=Fall)),
-    ("shared_with_rewards", World("shared with rewards", environment=SharedWithRewards, arms=5)),
     ("repetition", World("tires", environment=Tires, **SHORT_LAGS)),
     ("levels_differ", World("levels of users", levels=2.0, users=60, **USERS)),
     ("responses_differ", World("responses of users", spread=0.5, users=60, **USERS)),
@@ -75,6 +74,7 @@ PLAIN = (
     BY_NAME["contexts over time"],
     World("geometric 0.7", environment=Geometric, **SHORT_LAGS),
     World("users", users=60, **USERS),
+    World("shared with rewards", environment=SharedWithRewards, arms=5),
 )
 
 

@@ -21,6 +21,7 @@ from lhb_engine.agents.anytime_fit import AnytimeFit
 from lhb_engine.agents.summed_past import SummedPast
 from lhb_engine.design import aligned_rounds
 from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.covariates import with_means
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums, SessionSums
@@ -64,11 +65,14 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
     weights[rng.choice(horizon, 5, replace=False)] = 0.2
     theta = rng.standard_normal(dim)
     theta /= np.linalg.norm(theta)
-    moments, reading = Moments.zero(horizon, dim), 0.0
+    agent = make_agent("anytime", dim=dim, horizon=horizon)
+    assert isinstance(agent, Anytime)
+    moments, reading = Moments.zero(horizon, dim, agent.covariates.groups), 0.0
     parts: list[History] = []
     seen = moments
     for start in range(0, n_rows, PART):
-        history = _drawn(start, min(start + PART, n_rows), theta, weights, rng)
+        drawn = _drawn(start, min(start + PART, n_rows), theta, weights, rng)
+        history = agent.covariates.told(drawn)
         parts = [*parts, history][-MOST_ROWS // PART :]
         rows = align(history)
         began = thread_time()
@@ -76,7 +80,7 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
         reading += thread_time() - began
         seen = moments if start < n_rows // 2 else seen
     started = theta + 0.1 * rng.standard_normal(dim)
-    fit = partial(_fit, theta=started, weights=weights)
+    fit = partial(_fit, theta=started, weights=weights, groups=agent.covariates.groups)
     by_rows = None
     if n_rows <= MOST_ROWS:
         every = {str(i): part.trajectories[""] for i, part in enumerate(parts)}
@@ -87,11 +91,9 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
         kept = KeptSums(1, n_rows, moments.n_rows, moments, seen)
         sums, half = SessionSums(moments, seen, kept), seen.n_rows
         old = Estimate("ok", weights, theta=started / np.linalg.norm(started), sigma_hat=0.1)
-        agent = make_agent("anytime", dim=dim, horizon=horizon)
         agent.install(replace(old, n_rows=half, last_round=half, intercept=0.0))
         latest, window = align(history.since(n_rows - LATEST + 1)), history.window
         assert window is not None
-        assert isinstance(agent, Anytime)
         past = partial(SummedPast, agent, window, latest, sums)
         whole = _timed(lambda: _direction(AnytimeFit(agent, past()).estimate()), 3)[0]
     seconds, found = _timed(lambda: fit(moments), 3)
@@ -120,15 +122,16 @@ def _drawn(
     n = stop - start
     contexts = rng.uniform(-1.0, 1.0, (n, len(theta)))
     y = np.convolve(contexts @ theta, weights)[:n] + 0.1 * rng.standard_normal(n)
+    contexts = with_means(contexts, rng.uniform(-1.0, 1.0, (n, 2, len(theta))))
     rounds = np.arange(1, n + 1)
     part = Trajectory(contexts, Measurements.single(rounds, y), positions=start + rounds)
     window = FitWindow(1, 1, stop, len(weights), stop)
     return History(len(theta), {"": part}).over(window)
 
 
-def _fit(data: FitData, theta: Floats, weights: Floats) -> Floats:
+def _fit(data: FitData, theta: Floats, weights: Floats, groups: tuple[int, ...]) -> Floats:
     """Do what a fit of `anytime` does with its data, once the noise's memory is known."""
-    rho = data.autocorrelation(theta, weights, np.zeros(1))
+    rho = data.autocorrelation(theta, weights, np.zeros(1 + sum(groups)))
     found = rank_one_posterior(data.whitened(rho), [8, 1], start=theta, weights=weights)
     data.autocorrelation(found.theta, found.weights, found.effects)
     return found.theta

@@ -69,8 +69,7 @@ class ContextsAlike(LongHorizonEnvironment):
 class SharedWithRewards(ContextsAlike):
     """What the arms share lowers rewards, by itself, by three times what choosing it adds.
 
-    So is a discount that all arms have on days when little is sold. An agent is told each round's
-    mean context where its option names covariates.
+    So is a discount that all arms have on days when little is sold.
     """
 
     BY_ITSELF = -3.0
@@ -79,10 +78,6 @@ class SharedWithRewards(ContextsAlike):
         """Return the noise, and what goes with the shared contexts."""
         shared = float(np.sqrt(0.5)) * self._shared(first, last)[:, 0]
         return np.asarray(super().errors(first, last) + self.BY_ITSELF * self.signals(shared))
-
-    def covariates(self, first: int, last: int) -> Floats:
-        """Return the mean over the arms of each round's contexts."""
-        return np.asarray(self.contexts(first, last).mean(axis=1))
 
 
 class ArmsAlike(LongHorizonEnvironment):

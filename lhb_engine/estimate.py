@@ -14,8 +14,6 @@ LagForm = Literal["shared", "sparse", "smooth"]
 FEW_LAGS = "Only {} of {} lags have been fitted so far."
 # findings with which nobody can tell what choices pay
 UNTOLD = {
-    "shared_with_rewards": "What all arms of a round have in common moves with the rewards by "
-    "itself: what choices pay is not told apart from that.",
     "repetition": "What a choice pays changes with what was chosen lately.",
     "season": "Rewards repeat whatever is chosen, and fits are not told: what choices pay is not "
     "told apart from that.",

@@ -14,7 +14,7 @@ class OneSession:
     """The agent, what it was told, and what it chose.
 
     With `repetition`, rounds of memory, contexts have one column more than `dim`: docs/model.md
-    (12.5).
+    (12.4).
     """
 
     def __init__(

@@ -178,8 +178,10 @@ class Anytime(Agent):
     @property
     def _prediction_of_its_model(self) -> Predictor | None:
         """The prediction; None where options changed since its fit, and its columns are others."""
-        known = self.prediction
-        return known if known and len(known.effects) == sum(self.covariates.groups) else None
+        known, told = self.prediction, self.covariates
+        n = sum(told.groups)
+        sizes = n, n - told.n_means  # without effects of what arms share
+        return known if known and len(known.effects) in sizes else None
 
     def level(self, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
         """Return the mean and the error of the level that (7.27) has, given the last stretch.
@@ -283,7 +285,8 @@ class Anytime(Agent):
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
-        made = checked(told, known, self.horizon, self.dim, self.prediction)
+        n_means = self.covariates.n_means
+        made = checked(told, known, self.horizon, self.dim, self.prediction, n_means)
         found = [one.to_json() for one in made.found if not self.options.says(one)]
         return found, unchecked_json(made.unchecked)
 
@@ -318,7 +321,12 @@ class Anytime(Agent):
     @property
     def covariates(self) -> Covariates:
         """What its options tell fits of each round."""
-        return self.options.told
+        return replace(self.options.told, means=self.dim if self.takes_means else 0)
+
+    @classmethod
+    def n_given(cls, dim: int, horizon: int) -> int:
+        """Return the numbers of a context, and with few unknowns those of its round's mean."""
+        return 2 * dim + 1 if cls.fits_from_sums(dim, horizon) else dim
 
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""

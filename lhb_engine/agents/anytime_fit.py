@@ -23,7 +23,7 @@ from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
-from lhb_engine.posterior.profile_intervals import drawn_totals, totals
+from lhb_engine.posterior.profile_intervals import drawn_totals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
@@ -201,7 +201,7 @@ class AnytimeFit:
         forms, left = self._other_forms(part.data, found, rho)
         drawn = candidates(found) if samples else None
         earned = self._gain(found, theta, drawn, part.data, drawn_totals(left))
-        paid = OWN_SPREAD if spread else self._few_lags or totals(part.data, left)
+        paid = OWN_SPREAD if spread else self._few_lags or part.totals(left)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),

@@ -72,8 +72,7 @@ class AnytimeOptions(Options):
         (),
         f"Names of up to {MOST_NAMES} numbers that move the reward of a round "
         "whatever is chosen, as the weather does. Decisions and rewards carry their values; a "
-        "round without one has 0. One that is called like a feature is the feature's mean over "
-        "the arms of the round, where a decision does not give it.",
+        "round without one has 0. What all arms of a round have in common is told without them.",
     )
 
     levels: bool = option(

@@ -153,6 +153,7 @@ class Agent:
         self.dim = dim
         self.horizon = horizon
         self.options = options
+        self.takes_means = self.n_given(dim, horizon) > dim
         self.theta: Floats | None = None
         self.prediction: Predictor | None = None  # of the installed estimate, to check it by
 
@@ -160,6 +161,11 @@ class Agent:
     def keeps_sums(self) -> bool:
         """Whether its fits go on from sums of the past."""
         return False
+
+    @classmethod
+    def n_given(cls, dim: int, horizon: int) -> int:
+        """Return how many numbers of a round fits read: a context, and what `with_means` adds."""
+        return dim
 
     @property
     def fitted_dim(self) -> int:

@@ -29,7 +29,7 @@ class RowsPast:
     def __init__(
         self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, units: Units | None = None
     ) -> None:
-        self.window = window
+        self.window, self.n_means = window, agent.covariates.n_means
         self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y))
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
         rows = self.units.of(rows)
@@ -71,7 +71,7 @@ class RowsPast:
         """Return the rows from the session's round `first` on."""
         some = first > self.window.first
         rows = self.rows.rows(first, self.window.last) if some else self.rows
-        return Part(fit_data(rows), rows)
+        return Part(fit_data(rows), rows, n_means=self.n_means)
 
     def earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
         """Return the round after which rows are held out, and earlier rows by their first round."""

@@ -89,7 +89,7 @@ class SummedPast(RowsPast):
     def part(self, first: int) -> Part:
         """Return the rows from the session's round `first` on."""
         if first <= self.first:
-            return Part(self.total, self.rows, self.total.rows)
+            return Part(self.total, self.rows, self.total.rows, self.n_means)
         return super().part(first)
 
     def earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:

@@ -109,6 +109,11 @@ class AlignedRounds:
         contexts[:, :-1] += contexts[:, -1:] * share
         return replace(self, contexts=contexts)
 
+    def without(self, covariates: Ints) -> "AlignedRounds":
+        """Return the rows without some covariates, by number; none is corrected after."""
+        left = np.delete(self.covariates, covariates, axis=1)
+        return replace(self, covariates=left, replaced=None)
+
     @property
     def stretch(self) -> Ints:
         """(n_places,) the stretch of its trajectory in which a row begins, from 0."""

@@ -1,4 +1,4 @@
-"""What moves the reward of a round whatever is chosen: named values, seasons and a trend."""
+"""What moves the reward of a round whatever is chosen: values, time, and shared contexts."""
 
 from dataclasses import dataclass, replace
 
@@ -8,6 +8,9 @@ from lhb_engine.history import Floats, History, Trajectory
 
 MOST_HARMONICS = 50
 MOST_NAMES = 32
+KNOWN = np.ones(1).tobytes()  # before a mean, as `with_means` adds it
+LARGEST = 1e100  # of a mean that is taken into account: its square has to be a number
+SHARED = "what all arms share"
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,31 @@ class Seasonality:
         return both.reshape(len(rounds), -1)
 
 
+def with_means(selected: Floats, contexts: Floats) -> Floats:
+    """Return selected contexts, each followed by 1 and its round's mean context.
+
+    Shapes are (n, dim), (n, K, dim) -> (n, 2 dim + 1), or without n. Of one arm alone, as in a log
+    of chosen arms, the mean is not known: 0 in place of the 1 and the mean.
+    """
+    n_arms = contexts.shape[-2]
+    known = np.full((*selected.shape[:-1], 1), float(n_arms > 1))
+    means = np.add.reduce(contexts, axis=-2) / n_arms * known
+    return np.concatenate([selected, known, means], axis=-1)
+
+
 @dataclass(frozen=True)
 class Covariates:
     """Covariates that come with a round, by name, and those that follow from its number.
 
-    A name is a group. With a `trend` rewards may grow or fall by a constant amount a round.
+    A name is a group. With a `trend` rewards may grow or fall by a constant amount a round. With
+    `means`, the number of features, the last group is the mean context of a round's arms, after
+    a 1 where that is known.
     """
 
     seasonality: tuple[Seasonality, ...] = ()
     trend: bool = False
     names: tuple[str, ...] = ()
+    means: int = 0
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -55,10 +73,15 @@ class Covariates:
         return (1,) * len(self.names) + self.time_groups
 
     @property
+    def n_means(self) -> int:
+        """How many numbers `with_means` adds: the size of the last group."""
+        return 1 + self.means if self.means else 0
+
+    @property
     def time_groups(self) -> tuple[int, ...]:
-        """Those of the groups that follow from the number of a round."""
+        """Those of the groups that are told after the named ones."""
         seasons = sum(season.harmonics for season in self.seasonality)
-        return (2,) * seasons + (1,) * self.trend
+        return (2,) * seasons + (1,) * self.trend + (self.n_means,) * (self.means > 0)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -68,7 +91,8 @@ class Covariates:
             for season in self.seasonality
             for j in range(1, season.harmonics + 1)
         )
-        return (*self.names, *seasons, *(("trend",) if self.trend else ()))
+        shared = (SHARED,) * (self.means > 0)
+        return (*self.names, *seasons, *(("trend",) if self.trend else ()), *shared)
 
     def columns(self, rounds: Floats) -> Floats:
         """Return what follows from the numbers of rounds, (n_rounds,) -> (n_rounds, n)."""
@@ -79,7 +103,8 @@ class Covariates:
     def told(self, history: History) -> History:
         """Return a history with what follows from the number of a round after what it has.
 
-        Where it has no covariates, named ones are 0. Raises ValueError if it has others.
+        Where it has no covariates, named ones are 0. What `with_means` adds to contexts becomes the
+        last covariates; where nothing is added these are 0. Raises ValueError if it has others.
         """
         if not self.groups:
             return history
@@ -98,5 +123,13 @@ class Covariates:
             own = np.full((len(measured), sum(self.time_groups)), np.nan)
             beside = np.concatenate([measured.covariates, own], axis=1)
             measured = replace(measured, covariates=beside)
-        every = np.concatenate([values, self.columns(rounds)], axis=1)
-        return replace(part, covariates=every, measurements=measured)
+        parts = [values, self.columns(rounds)]
+        if self.means:
+            shared = np.zeros((len(rounds), self.n_means))
+            given = part.contexts[:, self.means :]
+            if given.size:
+                shared[:] = np.where(np.abs(given) < LARGEST, given, 0.0)
+            parts.append(shared)
+        contexts = part.contexts[:, : self.means or None]
+        every = np.concatenate(parts, axis=1)
+        return replace(part, contexts=contexts, covariates=every, measurements=measured)

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from lhb_engine.design import coloured_noise
-from lhb_engine.history import Flags, Floats
+from lhb_engine.history import Flags, Floats, Ints
 
 TINY = float(np.finfo(float).tiny)
 N_SHAPE = 3  # lags, dim, covariates: the numbers that every header begins with
@@ -147,6 +147,11 @@ class RowMoments:
         factors = _factors(self, 1.0 / contexts, 1.0 / rewards)
         return replace(self, matrix=self.matrix * factors * factors[:, None])
 
+    def without(self, covariates: Ints) -> "RowMoments":
+        """Return the moments without some covariates, by number after the constant."""
+        kept = np.delete(np.arange(len(self.matrix)), self.n_lagged + 1 + covariates)
+        return replace(self, matrix=self.matrix[np.ix_(kept, kept)])
+
     def mixed(self, share: Floats) -> "RowMoments":
         """Return the moments of contexts with the last feature's `share`, (dim - 1,), added.
 
@@ -227,7 +232,8 @@ class Statistics(ABC):
 
     def coefficients(self, theta: Floats, weights: Floats, effects: Floats) -> Floats:
         """Return the coefficients of [X, Z] in a prediction, (n_lags * dim + n_covariates,)."""
-        return coefficients(theta, weights, effects, self.n_lags)
+        by = coefficients(theta, weights, effects, self.n_lags)
+        return np.pad(by, (0, self.n_covariates - len(effects)))
 
     def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
         """Return rho of (7.15), or with levels of (7.28), from the errors."""

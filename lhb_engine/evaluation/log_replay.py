@@ -381,7 +381,8 @@ class LogReplay:
             return np.asarray(expected)
         columns = self.agent.covariates.columns(rounds.astype(np.float64))
         beside = np.concatenate([past.told(n), columns], axis=1)
-        return np.asarray(expected + beside @ np.array(estimate.effects["values"]))
+        effects = np.array(estimate.effects["values"])
+        return np.asarray(expected + beside @ effects[: beside.shape[1]])
 
     def _skill(self, error: Interval, naive: Interval) -> Interval | Refusal:
         if naive.value == 0.0:

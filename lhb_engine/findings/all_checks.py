@@ -30,9 +30,9 @@ from lhb_engine.findings.check_series import (
     check_levels,
     check_series,
 )
-from lhb_engine.findings.check_shared import check_shared
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Trajectory
+from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
 CODES: tuple[Code, ...] = get_args(Code)
@@ -85,19 +85,20 @@ def checked(
     horizon: int,
     dim: int | None = None,
     before: Predictor | None = None,
+    n_means: int = 0,
 ) -> Checked:
     """Return what the checks of docs/model.md 12 find.
 
     `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
     the estimate's prediction, None before there is a direction; `before` that of the estimate in
     use until now. `dim` are the features of an arm, by default all; a further one is that of a past
-    before round 1.
+    before round 1. The last `n_means` covariates are what `with_means` adds.
     """
     parts = [one.contexts for one in history.trajectories.values() if len(one.contexts)]
     totals = np.ptp(np.concatenate(parts), axis=0) > 0.0 if parts else None
     said = [
         *check_choices([*history.sets.values()], totals),
-        *_of_rows(history, known, horizon, dim, before),
+        *_of_rows(history, known, horizon, dim, before, n_means),
     ]
     found = [one for one in said if isinstance(one, Finding)]
     return Checked(
@@ -112,6 +113,7 @@ def _of_rows(
     horizon: int,
     dim: int | None,
     before: Predictor | None,
+    n_means: int,
 ) -> tuple[Finding | Unchecked, ...]:
     if not history.trajectories:
         return (NOTHING,)
@@ -123,8 +125,27 @@ def _of_rows(
         return (NOTHING,)
     longest = units.of(align(_longest(history)))
     series = Series.of(longest, _errors(longest, known))
-    sets = {round: one / units.contexts for round, one in history.sets.items()}
-    return *check_forecast(rows, before), *_all(rows, series, known, horizon, dim, sets)
+    said = tuple(check_forecast(rows, before))
+    shared = tuple(_of_shared(rows, n_means))
+    if known is not None:
+        rows, known = _said(rows, known)
+    return *said, *shared, *_all(rows, series, known, horizon, dim, history.sets)
+
+
+def _of_shared(rows: AlignedRounds, n_means: int) -> Iterator[Unchecked]:
+    """Say where fits know no means, and take what all arms share for what choices do."""
+    if not n_means:
+        yield Unchecked(("shared_with_rewards",), "features")
+    elif not rows.covariates[:, -n_means].any():
+        yield Unchecked(("shared_with_rewards",), "sets")
+
+
+def _said(rows: AlignedRounds, known: Predictor) -> tuple[AlignedRounds, Predictor]:
+    """Return rows and a prediction without the covariates that do not change, or have no effect."""
+    kept = changing(rows.beside.T @ rows.beside)[1:]
+    kept[len(known.effects) :] = False
+    effects = known.effects[kept[: len(known.effects)]]
+    return rows.without(np.flatnonzero(~kept)), replace(known, effects=effects)
 
 
 def _all(
@@ -148,8 +169,6 @@ def _all(
     if differs and series is None:
         of_time = []  # both correlate errors
     yield from (*differ, *levels, *of_time)
-    if known is not None:
-        yield from check_shared(rows, errors, known, sets)
     yield from check_features(rows)
     yield from check_actions(rows, sets)
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
@@ -181,9 +200,7 @@ def _unchecked(
         yield Unchecked(("trend", "season"), "rows")
     if rows.contexts.shape[1] > MOST_WHITENED:
         yield Unchecked(("rewards_early", "horizon_short"), "features")
-    if known is None:
-        yield Unchecked((*OF_LAGS, "shared_with_rewards"), "rows")
-    elif rows.n_rows < ROWS_A_LAG * horizon:
+    if known is None or rows.n_rows < ROWS_A_LAG * horizon:
         yield Unchecked(OF_LAGS, "rows")
     elif codes:
         first = bool(codes & OF_TIME)  # else the horizon is judged, and errors alone hide no curve

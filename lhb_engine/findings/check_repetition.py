@@ -18,7 +18,7 @@ MEMORIES = (2, 5, 20)  # rounds
 
 
 def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
-    """Look for errors that go with how alike a choice and those before are (docs/model.md (12.5)).
+    """Look for errors that go with how alike a choice and those before are (docs/model.md (12.4)).
 
     What was chosen lately is taken about its mean over all rounds, in features of equal size.
     """

@@ -3,16 +3,27 @@
 Covariates move the reward whatever is chosen: the constant, a season, a trend. Each group of them
 has a spike at zero or a normal slab. Given the groups that a chain includes, its b is normal, and
 the other draws use products of columns from which the covariates' part is subtracted (7.23).
+A group of more than two columns waits until rows suffice, and its columns are about their means.
 """
 
 import numpy as np
 from scipy.special import expit
 
-from lhb_engine.history import Floats, Ints
+from lhb_engine.history import Flags, Floats, Ints
 
 ROWS_A_COLUMN = 4  # below which least squares would explain too much
+FEW = 2  # columns of a group that never waits
 CONDITION = 1e-9  # smallest eigenvalue of Z'Z that counts, over the largest
+CHANGES = 1e-9  # a covariate's variance over its mean square; less is none
 _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
+
+
+def changing(unit: Floats) -> Flags:
+    """Return which columns of Z change, (q,), from Z'Z; the first is that of the baseline."""
+    about = np.diag(unit) - unit[0] ** 2 / max(unit[0, 0], 1e-300)
+    found = np.asarray(about > CHANGES * np.diag(unit))
+    found[0] = True
+    return found
 
 
 class CovariateEffects:
@@ -26,31 +37,42 @@ class CovariateEffects:
     def __init__(
         self, unit: Floats, square: float, n_rows: int, groups: tuple[int, ...], n_chains: int
     ) -> None:
-        self.unit, self._n_rows = unit, n_rows
-        # prior variances of b: an effect as large as the rewards
-        size = np.maximum(np.diag(unit) / n_rows, _FLOOR)
+        group_of = np.repeat(np.arange(1 + len(groups)), (1, *groups))
+        waits = np.bincount(group_of)[group_of] > FEW
+        self._taken = changing(unit)
+        if n_rows < ROWS_A_COLUMN * len(unit):
+            self._taken &= ~waits
+        # Z `about` are the columns of mean square 1, and `unit` their products. So the prior has
+        # one variance: an effect as large as the rewards
+        self.about, self._n_rows, self._square = np.eye(len(unit)), n_rows, square
+        self.about[0, waits] = -unit[0, waits] / max(unit[0, 0], 1e-300)
+        size = np.maximum(np.diag(self.about.T @ unit @ self.about) / n_rows, _FLOOR)
         size[0] = min(1.0, size[0])  # no narrower where rows are spans of rounds
-        self.prior_variance = square / size
+        self.about /= np.sqrt(size)
+        self.unit = self.about.T @ unit @ self.about
         self.included: Floats = np.zeros((n_chains, 1 + len(groups)))
-        self._chosen = range(1 + len(groups))  # groups that may be left out
-        self._group_of = np.repeat(np.arange(1 + len(groups)), (1, *groups))
+        self._group_of = group_of
+        self._chosen = np.unique(np.append(0, group_of[self._taken])).tolist()
+        self._has_baseline = False
 
     def have_baseline(self) -> None:
         """Include the baseline in all chains, for good."""
-        self.included[:, 0] = 1.0
-        self._chosen = self._chosen[1:]
+        self.included[:, 0], self._has_baseline = 1.0, True
 
-    def explained(self, total: Floats) -> float:
-        """Return how much of y'y the covariates explain by least squares, given Z'y, (q,).
+    def variance(self, total: Floats) -> float:
+        """Return the variance that least squares on the covariates leave of y, given Z'y, (q,).
 
-        With fewer than four rows a column, the baseline alone.
+        With fewer than four rows a column, it is on the baseline alone.
         """
-        q = len(total) if len(total) * ROWS_A_COLUMN <= self._n_rows else 1
-        size = np.sqrt(np.maximum(np.diag(self.unit)[:q], _FLOOR))
-        values, axes = np.linalg.eigh(self.unit[:q, :q] / np.outer(size, size))
+        taken = np.flatnonzero(self._taken)
+        q = taken if len(taken) * ROWS_A_COLUMN <= self._n_rows else taken[:1]
+        unit, total = self.unit[np.ix_(q, q)], (total @ self.about)[q]
+        size = np.sqrt(np.maximum(np.diag(unit), _FLOOR))
+        values, axes = np.linalg.eigh(unit / np.outer(size, size))
         known = values > CONDITION * values[-1]
-        along = (axes.T @ (total[:q] / size))[known]
-        return float(along**2 @ (1.0 / values[known]))
+        along = (axes.T @ (total / size))[known]
+        explained = float(along**2 @ (1.0 / values[known]))
+        return max(self._square - explained / self._n_rows, _FLOOR)
 
     def keep(self, chosen: Ints) -> None:
         """Resample chains by index, with repetition."""
@@ -62,19 +84,25 @@ class CovariateEffects:
         `level` (n_chains, q) is Z'e of the error without any effect of covariates, `noise2`
         (n_chains,) the variance of eps.
         """
-        chance = rng.random(self.included.T.shape)
+        chances = rng.random((len(self._chosen), len(self.included)))
         now = self._log_evidence(level, noise2)
-        for group in self._chosen:
+        for group, chance in zip(self._chosen, chances, strict=True):
+            if group == 0 and self._has_baseline:
+                continue
             was = self.included[:, group].copy()
             self.included[:, group] = 1.0 - was
             other = self._log_evidence(level, noise2)
             on, off = np.where(was, now, other), np.where(was, other, now)
-            drawn = chance[group] < expit(on - off)
+            drawn = chance < expit(on - off)
             self.included[:, group] = drawn
             now = np.where(drawn, on, off)
 
     def root(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
-        """Return L of (7.23) for some chains, (n, q, q); zero where nothing is included."""
+        """Return L of (7.23) for some chains, (n, q, rank); zero where nothing is included.
+
+        The rank is the number of columns that any of these chains includes, the baseline's with
+        them.
+        """
         return self._root(noise2, of)[0]
 
     def effects(self, level: Floats, noise2: Floats) -> Floats:
@@ -93,15 +121,19 @@ class CovariateEffects:
         return np.asarray(0.5 * np.vecdot(reduced, reduced) / noise2 - width)
 
     def _root(self, noise2: Floats, of: Ints | slice) -> tuple[Floats, Floats]:
-        on = self.included[of][:, self._group_of]
-        ridge = noise2[of, None] / self.prior_variance
-        if on.shape[1] == 1:  # the baseline alone, most often: the same numbers without LAPACK
-            lower = np.sqrt(self.unit[0] * (on * on) + np.where(on, ridge, 1.0))
-            width = np.log(lower[:, 0]) - 0.5 * np.where(on, np.log(ridge), 0.0)[:, 0]
-            return (1.0 / lower * on)[:, :, None], width
-        precision = self.unit * (on[:, :, None] * on[:, None, :])
-        precision += np.eye(len(self.prior_variance)) * np.where(on, ridge, 1.0)[:, :, None]
-        lower = np.linalg.cholesky(precision)
-        width = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-        width -= 0.5 * np.where(on, np.log(ridge), 0.0).sum(axis=1)
-        return np.linalg.inv(lower).transpose(0, 2, 1) * on[:, :, None], width
+        every = self.included[of][:, self._group_of] * self._taken
+        used = np.flatnonzero(every.any(axis=0) | (np.arange(every.shape[1]) == 0))
+        on, ridge = every[:, used], noise2[of, None] / self._square
+        unit, here = self.unit[np.ix_(used, used)], on > 0.0
+        if len(used) == 1:  # the baseline alone, most often: the same numbers without LAPACK
+            lower = np.sqrt(unit[0] * (on * on) + np.where(here, ridge, 1.0))
+            width = np.log(lower[:, 0]) - 0.5 * np.where(here, np.log(ridge), 0.0)[:, 0]
+            root = (1.0 / lower * on)[:, :, None]
+        else:
+            precision = unit * (on[:, :, None] * on[:, None, :])
+            precision += np.eye(len(used)) * np.where(here, ridge, 1.0)[:, :, None]
+            lower = np.linalg.cholesky(precision)
+            width = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+            width -= 0.5 * np.where(here, np.log(ridge), 0.0).sum(axis=1)
+            root = np.linalg.inv(lower).transpose(0, 2, 1) * on[:, :, None]
+        return self.about[:, used] @ root, width

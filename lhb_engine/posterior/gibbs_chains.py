@@ -64,7 +64,7 @@ class Chains:
         c, n, unit = self.n_chains, self.data.n_rows, self.data.unit
         self._square = self.data.square / n
         self.covariates = CovariateEffects(unit, self._square, n, self.data.groups, c)
-        variance = max(self._square - self.covariates.explained(self.data.total) / n, _FLOOR)
+        variance = self.covariates.variance(self.data.total)
         self._slab = SLAB_SHARE * variance / max(self.data.spread / (n * self.dim), _FLOOR)
         self._noise_prior = NOISE_ROWS * NOISE_SHARE * variance
         self.outside = theta / np.linalg.norm(theta, axis=1, keepdims=True)

@@ -142,10 +142,11 @@ def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, effects: Floa
 
     They are y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>, zero where there is no row. Lag weights
     beyond `rows.n_lags` are ignored; they may be profiles, as in `signal_of`. `effects` are b: the
-    baseline per round, and the effects of the covariates.
+    baseline per round, and the effects of the covariates, of which the last ones may lack: 0.
     """
+    beside = rows.beside[:, : len(effects)]
     signal = signal_of(rows.contexts, theta, weights[: rows.n_lags])
-    return np.where(rows.number > 0, rows.y - signal - rows.beside @ effects, 0.0)
+    return np.where(rows.number > 0, rows.y - signal - beside @ effects, 0.0)
 
 
 def alarm_limit(n_rows: int) -> float:

@@ -32,6 +32,7 @@ SEEN = 1e-6  # of a direction's length: what is less of it takes no part
 MOST_FEATURES = 64  # whose totals have a covariance
 WIDER_TOTALS = 1.5  # than draws, which understate what is not known
 WIDER_SMOOTH = 1.5  # of draws of smooth lag profiles: true ones may have edges
+_NONE: Ints = np.zeros(0, np.int64)
 
 
 def drawn_totals(forms: Sequence[Posterior]) -> Floats:
@@ -49,16 +50,17 @@ def drawn_totals(forms: Sequence[Posterior]) -> Floats:
     return np.concatenate(drawn)
 
 
-def totals(data: FitData, forms: Sequence[Posterior]) -> dict[str, Any] | str:
+def totals(data: FitData, forms: Sequence[Posterior], unsaid: Ints = _NONE) -> dict[str, Any] | str:
     """Return what an action pays by each feature in all, as `Estimate.totals`, or why not.
 
     Draws of the forms that may hold, the one in use first, say how much (docs/model.md (14.6));
-    what the rows do not tell, and the prior does, is unknown.
+    what the rows do not tell, and the prior does, is unknown. `unsaid` are covariates that count
+    for nothing.
     """
     n_features = forms[0].n_features
     if data.n_lags * n_features > MOST_UNKNOWNS or n_features > MOST_FEATURES:
         return f"More than {MOST_UNKNOWNS} unknowns, or {MOST_FEATURES} features."
-    rows = data.summed().rows
+    rows = data.summed().rows.without(unsaid)
     values, axes = _scaled_axes(rows)
     axes = axes[:, values < ALIKE * values[-1]]
     axes = (axes / np.linalg.norm(axes, axis=0))[: rows.n_lags * rows.dim]

@@ -89,7 +89,7 @@ class SmoothProfiles:
         square = moments.square / n
         self.covariates = CovariateEffects(moments.covariates, square, n, moments.groups, 1)
         total = moments.covariate_target
-        variance = max(square - self.covariates.explained(total) / n, _FLOOR)
+        variance = self.covariates.variance(total)
         self._noise_prior = NOISE_ROWS * NOISE_SHARE * variance
         self.noise2 = np.array([variance])
         size = max(float(np.trace(moments.gram[:d, :d])) / (n * d), _FLOOR)

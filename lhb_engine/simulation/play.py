@@ -12,6 +12,7 @@ import numpy as np
 
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.context_sets import latest_kept, step
+from lhb_engine.design.covariates import with_means
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 from lhb_engine.randomness import Draw
@@ -74,7 +75,7 @@ def simulate(
     """
     agent = _agent(algorithm, environment, horizon, options)
     told = bool(agent.covariates.names)
-    log = _Log(environment, seed, n_rounds, measure, is_told=told)
+    log = _Log(agent, environment, seed, n_rounds, measure, is_told=told)
     return _played(agent, log, n_rounds, run_fit)
 
 
@@ -100,7 +101,7 @@ def simulate_users(
     once.
     """
     agent = _agent(algorithm, environment.world, horizon, options)
-    log = _UserLog(environment, seed, transport or Transport())
+    log = _UserLog(agent, environment, seed, transport or Transport())
     return _played(agent, log, len(environment.visits), run_fit)
 
 
@@ -118,14 +119,22 @@ def regret_gaps(signals: Floats, arms: Ints, weights: Floats) -> Floats:
 class _Played:
     """The rounds played so far, in arrays of the final length."""
 
-    def __init__(self, n_rounds: int, dim: int, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, agent: Agent, n_rounds: int, seed: int) -> None:
+        self.seed, dim = seed, agent.dim
+        self._with_means = agent.takes_means
+        # what fits read, in the order of trajectories: selected contexts, and means where these are
+        # taken
+        self._given: Floats = np.zeros((n_rounds, agent.n_given(dim, agent.horizon)))
         self.n_played = 0
         self.arms: Ints = np.zeros(n_rounds, dtype=np.int64)
         self.rewards: Floats = np.zeros(n_rounds)
         self.selected: Floats = np.zeros((n_rounds, dim))
         self.gaps: Floats = np.zeros(n_rounds)
         self._sets: dict[int, Floats] = {}
+
+    def _read(self, selected: Floats, contexts: Floats) -> Floats:
+        """Return what fits read of rounds."""
+        return with_means(selected, contexts) if self._with_means else selected
 
     def _keep(self, contexts: Floats, first: int) -> None:
         """Keep the context sets, (n, K, dim), of the session's rounds from `first` on."""
@@ -173,6 +182,7 @@ class _Log(_Played):
 
     def __init__(
         self,
+        agent: Agent,
         environment: LongHorizonEnvironment,
         seed: int,
         n_rounds: int,
@@ -180,7 +190,7 @@ class _Log(_Played):
         *,
         is_told: bool,
     ) -> None:
-        super().__init__(n_rounds, environment.dim, seed)
+        super().__init__(agent, n_rounds, seed)
         self.environment = environment
         self.is_told = is_told  # of the world's covariates
         self.measure = measure or self._every
@@ -193,7 +203,7 @@ class _Log(_Played):
         n = self.n_played
         measured = self.measure(self.rewards[:n])
         covariates = self.environment.covariates(1, n) if self.is_told else None
-        part = Trajectory(self.selected[:n], measured, covariates=covariates)
+        part = Trajectory(self._given[:n], measured, covariates=covariates)
         groups = () if covariates is None else (1,) * covariates.shape[1]
         return History(self.environment.dim, {TRAJECTORY: part}, groups=groups, sets=self.sets)
 
@@ -223,6 +233,7 @@ class _Log(_Played):
         signals = self.environment.signals(contexts, start + 1)
         self.arms[rows] = arms
         self.selected[rows] = contexts[np.arange(n), arms]
+        self._given[rows] = self._read(self.selected[rows], contexts)
         chosen = signals[np.arange(n), arms]
         self._carried[rows] = self.environment.carried(self.selected[rows], chosen)
         self.gaps[rows] = regret_gaps(signals, arms, self.environment.weights)
@@ -232,15 +243,16 @@ class _Log(_Played):
 class _UserLog(_Played):
     """The rounds of many users: in order of time, and sorted by user."""
 
-    def __init__(self, environment: UserEnvironment, seed: int, transport: Transport) -> None:
-        n, dim = len(environment.visits), environment.world.dim
-        super().__init__(n, dim, seed)
+    def __init__(
+        self, agent: Agent, environment: UserEnvironment, seed: int, transport: Transport
+    ) -> None:
+        n = len(environment.visits)
+        super().__init__(agent, n, seed)
         self.environment, self.visits = environment, environment.visits
         self.deliveries = transport.deliveries(self.visits.at, environment.world.seed)
         self.n_delivered = 0
         self._start: Ints = np.cumsum(self.visits.lengths) - self.visits.lengths
         self._signals = np.zeros(n)  # this and what follows is sorted by user
-        self._contexts = np.zeros((n, dim))
         self._values = np.zeros(n)
         self._position: Ints = np.zeros(n, dtype=np.int64)
         self._arrived = np.zeros(n, dtype=bool)
@@ -281,7 +293,8 @@ class _UserLog(_Played):
         self._keep(contexts, first)
         chosen, place = np.arange(len(arms)), self.visits.place[rows]
         self.arms[rows] = arms
-        self.selected[rows] = self._contexts[place] = contexts[chosen, arms]
+        self.selected[rows] = contexts[chosen, arms]
+        self._given[place] = self._read(self.selected[rows], contexts)
         self._signals[place] = signals[chosen, arms]
         self._position[place] = numbers
         self.gaps[rows] = regret_gaps(signals, arms, self.environment.world.weights)
@@ -320,7 +333,7 @@ class _UserLog(_Played):
         rows = slice(start, start + len(position))
         arrived = np.flatnonzero(self._arrived[rows])
         measured = Measurements.single(arrived + 1, self._values[rows][arrived])
-        return Trajectory(self._contexts[rows], measured, positions=position)
+        return Trajectory(self._given[rows], measured, positions=position)
 
     def history(self) -> History:
         """Return all users who have begun, by key, and the rewards that have come in."""

@@ -82,7 +82,7 @@ def credit_answers(
         fitted = Estimate.from_json(estimate)
         theta = np.array(estimate["theta"])
         nothing = np.zeros(len(theta))  # a round without action
-        contexts = [np.frombuffer(d.context) if d.context else nothing for d in decisions]
+        contexts = [d.selected(len(theta)) if d.context else nothing for d in decisions]
         shares = credit(np.array(contexts), passed, theta, fitted.pays)
         earned, to_come = shares.earned.tolist(), shares.to_come.tolist()
     return [
@@ -197,7 +197,7 @@ def get_arms(
     arms = {arm: i for i, (arm, _) in enumerate(counts.most_common(MOST_ARMS))}
     numbers = np.array([arms.get(arm_of(one), len(arms)) for one in chosen], np.int64)
     none = bytes(8 * session.dim)
-    contexts = np.frombuffer(b"".join(one.context or none for one in chosen))
+    contexts = np.frombuffer(b"".join(one.context[: len(none)] or none for one in chosen))
     contexts = contexts.reshape(-1, session.dim)
     seen = [np.array(offered.get(arm, contexts[numbers == i])) for arm, i in arms.items()]
     means = np.array([some.mean(axis=0) for some in seen]).reshape(-1, session.dim)

@@ -40,7 +40,8 @@ def estimate_answer(
     estimate, manifest = record.values, record.inputs
     if estimate.get("effects"):
         then = session.at_revision(manifest["revision"])
-        estimate["effects"]["groups"] = list(build_agent(then, None).covariates.labels)
+        labels = build_agent(then, None).covariates.labels
+        estimate["effects"]["groups"] = list(labels[: len(estimate["effects"]["included"])])
     if estimate.get("levels"):  # what rounds of one level have in common lasts no longer than it
         found = {**estimate["diagnostics"], "autocorrelation": 0.0}
         found["intraclass_correlation"] = estimate["diagnostics"]["autocorrelation"]

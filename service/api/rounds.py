@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from clients.sdk.answers import RoundAnswer, SpanAnswer
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of
 from service.api.routes import SESSION, Routes
@@ -26,7 +24,7 @@ def in_force(rows: list[MeasurementRow]) -> list[MeasurementRow]:
 
 
 def round_answer(
-    decision: DecisionRow, measured: list[MeasurementRow], is_void: bool = False
+    decision: DecisionRow, dim: int, measured: list[MeasurementRow], is_void: bool = False
 ) -> dict[str, Any]:
     """Return the members of `RoundAnswer`.
 
@@ -47,7 +45,7 @@ def round_answer(
         covariates += [m.covariates for m in measured if m.first_round == m.last_round]
     return {
         **members_of(RoundAnswer, decision),
-        "context": np.frombuffer(decision.context).tolist() if decision.context else None,
+        "context": decision.selected(dim).tolist() if decision.context else None,
         "reward": sum(values) if values else None,
         "n_rewards": len(values),
         "n_corrected": n_corrected,
@@ -76,5 +74,7 @@ def get_rounds(
         void = {one.round for one in reader.voids_of(key, *ends)}
         for one in timeline_of(session).values_of(reader, key, *ends):
             measured[one.first_round].append(one)
-    items = [round_answer(d, measured[d.round], d.round in void) for d in giving_way(shown)]
+    items = [
+        round_answer(d, session.dim, measured[d.round], d.round in void) for d in giving_way(shown)
+    ]
     return page(items, following)

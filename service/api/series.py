@@ -168,12 +168,14 @@ def _parts(
     made["actions"] = expected_rewards(part, theta, estimate["lag_weights"])
     effects = (estimate.get("effects") or {}).get("values")
     if effects is not None and part.covariates is not None:
-        beside = covariates_of(part) * effects
-        n, trend = len(told.names), beside.shape[1] - bool(told.trend)
+        beside = covariates_of(part)[:, : len(effects)] * effects
+        n, time = len(told.names), np.cumsum([len(told.names), *told.time_groups])
+        trend = int(time[len(told.time_groups) - bool(told.trend) - bool(told.means)])
+        shared = trend + bool(told.trend)
         for name, columns in (
-            ("covariates", beside[:, :n]),
+            ("covariates", np.delete(beside, np.s_[n:shared], axis=1)),
             ("season", beside[:, n:trend]),
-            ("trend", beside[:, trend:]),
+            ("trend", beside[:, trend:shared]),
         ):
             made[name] = columns.sum(axis=1)
     spread = (estimate.get("levels") or {"spread": 0.0})["spread"]

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
+import numpy as np
+
+from lhb_engine.design.covariates import KNOWN
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
@@ -115,7 +118,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             refuse_too_many(session, len(self.contexts))
         contexts, names = numbers_of(session, self.contexts)
         timeline = timeline_of(session)
-        beside = timeline.covariates_of_decision(session, self.covariates, names, contexts)
+        beside = timeline.covariates_of_decision(session, self.covariates)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not NO_NAMES and contexts is not None:
             arm_ids = arms_of(session, len(contexts))
@@ -202,6 +205,8 @@ class Decide(SessionCommand[Taken | Blocked]):
             if forced is not None:
                 chosen, propensity, explored = forced, drawn, False
             arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
+            if agent.takes_means and n_arms > 1:
+                context += KNOWN + (np.add.reduce(contexts) / n_arms).tobytes()
             keeps = session.keep_contexts or agent.takes_sets
             if keeps and may_be_kept(session, n_arms, session.n_rounds):
                 kept = pack(contexts, session.keep_contexts)

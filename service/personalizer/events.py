@@ -297,7 +297,7 @@ async def _arm_now(service: Service, session: SessionRow, query: RankQuery) -> i
 
 def shown_later(service: Service, session: SessionRow, waiting: DecisionRow) -> Decide:
     """Make the round of a deferred event, now that its action is shown: a forced decision."""
-    contexts = np.frombuffer(waiting.context)[np.newaxis]
+    contexts = waiting.selected(session.dim)[np.newaxis]
     assert waiting.client_event_id is not None
     assert waiting.arm_id is not None
     return read_decision(

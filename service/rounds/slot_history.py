@@ -20,6 +20,7 @@ from service.rounds.stored_rows import (
     NONE,
     Rows,
     first_not_used,
+    n_given,
     needed_ranges,
     stored_measurements,
 )
@@ -81,7 +82,8 @@ class PastBySlot(StoredPast):
 
     def measured(self) -> History:
         """Build the same history, all contexts of which are zero."""
-        return self._whole(SlotSums(self._reader, self._session, 0, SlotTable(self._session.dim)))
+        none = SlotTable(n_given(self._session))
+        return self._whole(SlotSums(self._reader, self._session, 0, none))
 
     def _whole(self, sums: SlotSums) -> History:
         session, window, known = self._session, self._window, self._measured

@@ -15,7 +15,7 @@ import numpy as np
 from lhb_engine.history import Floats, Ints, joined
 from service.rounds.kept_slots import first_void_slot
 from service.rounds.slot_table import SlotTable
-from service.rounds.stored_rows import unnamed_after
+from service.rounds.stored_rows import n_given, unnamed_after
 from service.session.records import DecisionRow, SessionRow, SlotSumsRow, TrajectoryRow
 from service.session.schedule_records import Watermark
 from service.session.slot_clock import STRETCH, SlotClock
@@ -80,7 +80,7 @@ def read_slot_sums(
         void = first_void_slot(reader, session, measured)
         last = reader.last_slot_sums(session.key, min(settled, void - 1))
     kept_to, after = (0, 0) if last is None else (last.last_slot, last.decided)
-    found = SlotSums(reader, session, kept_to, SlotTable(session.dim), settled)
+    found = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
     begun = kept_to
     for until in _read(reader, session, clock, found.table, kept_to, (after, decided), measured):
         if not kept or known is None:
@@ -102,7 +102,7 @@ def slot_sums_of(
     settled = clock.settled(n_begun)
     last = reader.last_slot_sums(session.key, settled)
     kept_to, decided = (0, 0) if last is None else (last.last_slot, last.decided)
-    found = SlotSums(reader, session, kept_to, SlotTable(session.dim), settled)
+    found = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
     until, rows = trajectory.n_rounds, list[DecisionRow]()
     while until > 0 and not (rows and rows[0].position <= decided):
         first, page = max(0, until - PAGE), list[DecisionRow]()
@@ -113,7 +113,9 @@ def slot_sums_of(
     rows = [row for row in rows if row.context and row.round not in void]
     slots = clock.slots.at_each(np.array([row.at for row in rows]))
     places = np.array([row.position for row in rows], np.int64)
-    contexts = np.frombuffer(b"".join(row.context for row in rows)).reshape(-1, session.dim)
+    none = bytes(8 * n_given(session))
+    given = b"".join(row.context + none[len(row.context) :] for row in rows)
+    contexts = np.frombuffer(given).reshape(-1, n_given(session))
     found.table.add([trajectory.key] * len(rows), slots, places, contexts, kept_to)
     return found
 
@@ -134,7 +136,7 @@ def _read(
     """
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
     (after, decided), is_of_all = span, clock.is_of_all
-    round = unnamed_after(reader, session, after)
+    round, none = unnamed_after(reader, session, after), bytes(8 * n_given(session))
     while after < decided:
         until = min(after + AT_ONCE, decided)
         names: list[str] = []
@@ -149,11 +151,13 @@ def _read(
                 times.append(at)
                 positions.append(position)
                 # an older fit may know of no void, and must find the decision's position
-                contexts += bytes(len(context)) if (name, number) in void else context
+                known = b"" if (name, number) in void else context
+                contexts += known
+                contexts += none[len(known) :]
         slots = clock.slots.at_each(np.array(times))
         places = np.array(positions, np.int64)
-        given = names, slots, places, np.frombuffer(contexts).reshape(-1, session.dim)
-        table.add(*given, kept_to)
+        summed = np.frombuffer(contexts).reshape(-1, n_given(session))
+        table.add(names, slots, places, summed, kept_to)
         after = until
         yield until
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
 from service.storage.giving_way import giving_way
@@ -73,6 +74,11 @@ def unnamed_after(reader: Reader, session: SessionRow, position: int) -> int:
     return reader.unnamed_after(session.key, position, n_named)
 
 
+def n_given(session: SessionRow) -> int:
+    """Return how many numbers of a decision fits read: see `DecisionRow.context`."""
+    return ALGORITHMS[session.algorithm].n_given(session.dim, session.horizon)
+
+
 def last_decisions(
     reader: Reader, session: SessionRow, n: int
 ) -> Iterator[tuple[Ints, Floats, Floats]]:
@@ -87,7 +93,7 @@ def last_decisions(
         names.add(one.trajectory, len(rounds))
         rounds.append(one.round)
         times.append(one.at)
-        contexts += none if one.is_void else one.context or none
+        contexts += none if one.is_void or not one.context else one.context[: len(none)]
     found = np.array(rounds, np.int64), np.array(times)
     selected = np.frombuffer(contexts).reshape(-1, session.dim)
     for name, here in names.slices(len(rounds)):
@@ -122,14 +128,15 @@ def stored_rounds(
 
     A round's context is the sum of those of its decisions; that of a void one is 0.
     """
-    names, none = _Names(), bytes(8 * session.dim)
+    names, none = _Names(), bytes(8 * n_given(session))
     rounds, positions, contexts = array("q"), array("q"), bytearray()
     for name, round, position, context in rows:
         names.add(name, len(rounds), is_after_gap=bool(rounds) and round > rounds[-1] + 1)
         rounds.append(round)
         positions.append(position)
-        contexts += context or none
-    selected = np.frombuffer(contexts).reshape(-1, session.dim)
+        contexts += context
+        contexts += none[len(context) :]
+    selected = np.frombuffer(contexts).reshape(-1, n_given(session))
     numbers, places = np.array(rounds, np.int64), np.array(positions, np.int64)
     void: defaultdict[str, list[int]] = defaultdict(list)
     for one in voids:

@@ -11,8 +11,7 @@ from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision, PastByTime
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decided_rounds
-from service.session.covariates import covariates_text, names_of_covariates
-from service.session.names import NO_NAMES, Names
+from service.session.covariates import covariates_text
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -96,21 +95,12 @@ class ByDecision:
         return Draw(session.seed, trajectory, round, position)
 
     def covariates_of_decision(
-        self,
-        session: SessionRow,
-        given: Mapping[str, float] | None,
-        names: Names = NO_NAMES,
-        contexts: Floats | None = None,
+        self, session: SessionRow, given: Mapping[str, float] | None
     ) -> str | None:
         """Return what a decision's row stores of given covariates; None if there are none.
 
-        A covariate that is called like a feature, and is not given, is the feature's mean over the
-        decision's arms, whose contexts have these names. Raises 422: the session has no such
-        covariate, or its decisions have none.
+        Raises 422: the session has no such covariate, or its decisions have none.
         """
-        told = names_of_covariates(session)
-        if told and contexts is not None:
-            given = {**names.means(contexts, told), **(given or {})}
         return covariates_text(session, given)
 
     def has_values_alone(self, trajectory: str) -> bool:

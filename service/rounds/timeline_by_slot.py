@@ -20,7 +20,6 @@ from service.rounds.reward_rounds import (
 )
 from service.rounds.slot_history import PastBySlot
 from service.session.covariates import covariates_text
-from service.session.names import NO_NAMES, Names
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -131,11 +130,7 @@ class BySlot:
         return Draw(session.seed, trajectory, round, position, slot)
 
     def covariates_of_decision(
-        self,
-        session: SessionRow,
-        given: Mapping[str, float] | None,
-        names: Names = NO_NAMES,
-        contexts: Floats | None = None,
+        self, session: SessionRow, given: Mapping[str, float] | None
     ) -> str | None:
         """Refuse known covariates, too: a slot has many decisions."""
         if covariates_text(session, given) is None:

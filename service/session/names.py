@@ -127,11 +127,6 @@ class Names:
         np.add.at(numbers, places, contexts.values * signs[contexts.ids])
         return self._multiplied(numbers.reshape(len(contexts), dim)), names
 
-    def means(self, contexts: Floats, columns: Iterable[str]) -> dict[str, float]:
-        """Return the mean over arms of the numbers (K, dim) in those of columns that there are."""
-        there = {label: self._column[label] for label in columns if label in self._column}
-        return {label: float(contexts[:, column].mean()) for label, column in there.items()}
-
     def whole(self, given: Floats) -> Floats:
         """Return contexts that are lists with the columns that are worked out, (K, dim)."""
         columns = self.worked_out

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import numpy as np
 from msgspec.json import encode
 
-from lhb_engine.history import FitWindow
+from lhb_engine.history import FitWindow, Floats
 from service.base.field_types import (
     ClientId,
     Count,
@@ -244,7 +245,8 @@ class DecisionRow(NamedTuple):
     digest: bytes | None  # of the request body, to tell a repeat from a conflict
     arm: Count | None  # index of the selected arm, from 0; None: a round without action
     arm_id: Key | None
-    context: bytes  # the selected context: float64 (dim,)
+    # the selected context: float64 (dim,); where the agent takes means, what `with_means` adds
+    context: bytes
     scores: bytes  # float64 (K,)
     propensity: Probability | None  # probability of the selected arm; None: unknown, or forced
     explored: bool
@@ -260,6 +262,10 @@ class DecisionRow(NamedTuple):
     )
     covariates: str | None = None  # of the round: see `service.session.covariates`
     own: bytes | None = None  # float64 (dim,): its trajectory's own theta, where that scored
+
+    def selected(self, dim: int) -> Floats:
+        """Return the selected context, (dim,), of a round with action."""
+        return np.frombuffer(self.context, count=dim)
 
     @property
     def event_id(self) -> str:

@@ -21,9 +21,9 @@ def fill_repetition(names: Names, contexts: Floats, lately: bytes | None) -> Non
 
 
 def after_choice(names: Names, lately: bytes | None, context: bytes, dim: int) -> bytes:
-    """Return F after a choice of `context`, float64 (dim,) as bytes; empty: no action."""
+    """Return F after a choice of `context`, as a decision stores it; empty: no action."""
     before = np.zeros(dim) if lately is None else np.frombuffer(lately)
-    chosen = np.frombuffer(context) if context else np.zeros(dim)
+    chosen = np.frombuffer(context, count=dim) if context else np.zeros(dim)
     after = before + (chosen - before) / names.repetition
     after[names.worked_out] = 0.0
     return after.tobytes()

@@ -75,7 +75,7 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
         yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in left_out}}
     for trajectory in reader.trajectories(session.key):
         key = (*session.key, trajectory.key)
-        yield from map(decision_record, reader.decision_log(key))
+        yield from (decision_record(one, session.dim) for one in reader.decision_log(key))
         yield from map(measurement_record, reader.measurement_log(key))
     for void in reader.voids(session.key, 0, FOR_EVER):
         yield {"record": "void", **_without_owner(void)}
@@ -134,18 +134,20 @@ def _without_owner(
     return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
 
 
-def decision_record(decision: DecisionRow) -> dict[str, Any]:
+def decision_record(decision: DecisionRow, dim: int) -> dict[str, Any]:
     """Return the record of a decision, with contexts and scores as lists of numbers."""
     values = _without_owner(decision)
     for name in FLOATS:
         numbers = values.pop(name)
         if numbers is not None:
             values[name] = np.frombuffer(numbers).tolist()
+    if len(values["context"]) > dim:
+        values |= {"context": values["context"][:dim], "mean": values["context"][dim + 1 :]}
     values["digest"] = None if decision.digest is None else decision.digest.hex()
     values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
     values["covariates"] = parsed(decision.covariates)
     if decision.contexts is not None:
-        values["contexts"] = unpack(decision.contexts, len(values["context"])).tolist()
+        values["contexts"] = unpack(decision.contexts, dim).tolist()
     return {"record": "decision", **values}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent
+from lhb_engine.design.covariates import KNOWN
 from lhb_engine.estimate import Estimate
 from service.base.field_types import MOST_SECONDS
 from service.base.problems import Problem
@@ -137,6 +138,9 @@ class ImportFold:
         part.add_decision(session, record)
         self._newest = max(self._newest, (record["model_version"], self.line))
         covariates = timeline.covariates_of_decision(session, record["covariates"])
+        context, mean = array("d", record["context"]).tobytes(), record.pop("mean", None)
+        if mean and self.agent.takes_means:
+            context += KNOWN + array("d", mean).tobytes()
         begun = timeline.begun_by(record["position"], record["at"])
         ahead = self._fits.windows.ahead(record["position"], begun)
         digest, contexts = record["digest"], record["contexts"]
@@ -146,6 +150,7 @@ class ImportFold:
             "next_fit_round": None if ahead is None else ahead.due,
             "digest": None if digest is None else bytes.fromhex(digest),
             **{name: array("d", record[name]).tobytes() for name in FLOATS if name in record},
+            "context": context,
             "contexts": None
             if contexts is None
             else pack(np.array(contexts), session.keep_contexts),
@@ -199,8 +204,11 @@ class ImportFold:
         drawn = found.get("candidates")
         fits = drawn is None or (len(drawn) > 0 and {len(one) for one in drawn} == {dim})
         check(fits, "estimate.candidates", "not of this dim")
-        groups = build_agent(self.session.at_revision(revision), None).covariates.groups
+        every = build_agent(self.session.at_revision(revision), None).covariates.groups
+        groups = every
         sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
+        if self.agent.takes_means and sizes[1] < len(groups):  # what all arms share does nothing
+            groups = groups[:-1]
         fits = sizes == [sum(groups), len(groups), len(groups)]
         check(fits, "estimate.effects", "not those of the session's covariates")
         responses = found.get("own") or {"covariance": [[0.0] * dim] * dim}
@@ -222,7 +230,7 @@ class ImportFold:
             profiles = form["profiles"]
             fits = 0 < len(profiles) <= n_lags and {len(one) for one in profiles} == shape
             check(fits, "estimate.forms", "profiles are not of the session's size")
-            fits = len(form["effects"]) == 1 + sum(groups)
+            fits = len(form["effects"]) in (1 + sum(groups), 1 + sum(every))
             check(fits, "estimate.forms", "not these effects")
 
     def _sums_record(self, record: Record) -> None:

@@ -110,6 +110,7 @@ DECISION = _record_of(
     digest=Digest | None,
     context=list[Number],
     scores=list[float],
+    mean=NotRequired[list[Number]],
     contexts=list[list[Number]] | None,
     played_by=PlayedBy | None,
     own=NotRequired[list[Number]],

@@ -128,6 +128,8 @@ def _check_choice(session: SessionRow, record: Record) -> None:
     check(len(record.get("own", [0.0] * dim)) == dim, "own", "not as the context")
     acted, is_chosen = arm is not None, arm is not None and not record["forced"]
     check(dim == (session.dim if acted else 0), "context", f"it has {dim} numbers")
+    mean = record.get("mean") or record["context"]
+    check(len(mean) == dim, "mean", "not as the context")
     check(arm < n_arms if acted else n_arms == 0, "arm" if acted else "scores", "no such arm")
     check(acted or record["arm_id"] is None, "arm_id", "a round without action has none")
     check(acted or not record["forced"], "forced", "a round without action is not forced")

@@ -144,7 +144,7 @@ def _decide_again(
     place = decision.trajectory, decision.round, decision.position, decision.at
     draw = timeline_of(session).draw(session, *place)
     if not agent.learns_within_epoch:
-        context = np.frombuffer(decision.context)
+        context = decision.selected(session.dim)
         score = agent.ranking(context[np.newaxis], draw)[0]
         if score != scores[decision.arm]:
             replay.differences.append(f"{_name(decision)}: scored {score!r} now")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from lhb_engine.agents.fit_cost import FitCost
+from lhb_engine.design.covariates import with_means
 from lhb_engine.history import FitWindow, Trajectory
 from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
@@ -105,8 +106,10 @@ class Machine(RuleBasedStateMachine):
                 key = (*self.harness.key, name)
                 [row] = reader.decisions(key, len(self.model[name].contexts), 2)
             found = self.model[name]
-            found.contexts.append(np.frombuffer(row.context) if row.context else np.zeros(2))
-            assert skips or row.context in [arm.tobytes() for arm in CONTEXTS]
+            found.contexts.append(np.frombuffer(row.context) if row.context else np.zeros(5))
+            assert skips or row.context in [
+                arm.tobytes() for arm in with_means(CONTEXTS, np.array([CONTEXTS] * 2))
+            ]
             found.told.append(told)
 
     @rule(name=NAMES, first=st.integers(1, 6), length=st.integers(0, 2), value=VALUES, told=TOLD)
@@ -169,7 +172,7 @@ class Machine(RuleBasedStateMachine):
             assert said == "unknown_event"
             return
         assert said == "accepted"
-        found.contexts[round - 1] = np.zeros(2)
+        found.contexts[round - 1] = np.zeros(5)
         found.voided.add(round)
 
     @rule(share=st.sampled_from([0.0, 0.25]))
@@ -289,7 +292,7 @@ def run(machine: type[Machine], n: int) -> None:
 
 def test_a_story_that_fails_leaves_no_folder() -> None:
     story = Machine()
-    story.model["b"].contexts.append(np.zeros(2))  # the service never saw this decision
+    story.model["b"].contexts.append(np.zeros(5))  # the service never saw this decision
     with pytest.raises(AssertionError):
         story.teardown()
     assert not story.path.exists()

@@ -88,7 +88,7 @@ class Machine(test_stateful_history.Machine):
         if fits:
             with self.harness.store.reader() as reader:
                 [row] = reader.decisions((*self.harness.key, name), len(self.taken[name]), 2)
-            context = np.frombuffer(row.context) if row.context else np.zeros(2)
+            context = np.frombuffer(row.context) if row.context else np.zeros(5)
             self.taken[name].append((slot, context))
 
     @rule(slots=st.integers(1, 3))
@@ -101,7 +101,7 @@ class Machine(test_stateful_history.Machine):
         said, taken = self.says(self.harness.run, void), self.taken[name]
         assert said == ("accepted" if round <= len(taken) else "unknown_event")
         if round <= len(taken):
-            taken[round - 1] = taken[round - 1][0], np.zeros(2)
+            taken[round - 1] = taken[round - 1][0], np.zeros(5)
             self.model[name].voided.add(round)
 
     @rule(name=NAMES)
@@ -143,7 +143,7 @@ class Machine(test_stateful_history.Machine):
     def add_up(self, name: str) -> None:
         """Remember the slots of a trajectory as rounds."""
         found = self.model[name]
-        found.contexts = [np.zeros(2) for _ in range(self.harness.session.schedule.n_slots)]
+        found.contexts = [np.zeros(5) for _ in range(self.harness.session.schedule.n_slots)]
         found.told = [{} for _ in found.contexts]
         for slot, context in self.taken[name]:
             found.contexts[slot - 1] = found.contexts[slot - 1] + context

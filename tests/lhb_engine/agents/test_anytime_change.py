@@ -76,7 +76,7 @@ def test_where_nothing_changes_all_rounds_count():
         assert estimate.first_round == 1
         assert "since_round" not in estimate.diagnostics
     agent = agent_after(past, 300)
-    rows = RowsPast(agent, window(700), align(past.over(window(700))))
+    rows = RowsPast(agent, window(700), align(agent.told(past.over(window(700)))))
     assert anytime_fit.AnytimeFit(agent, rows)._look_back(1) == 1
 
 
@@ -88,7 +88,7 @@ def test_an_estimate_that_was_wrong_is_no_change_of_the_world(seed):
     assert agent.prediction is not None
     wrong = THETA + 0.6 * np.linalg.svd(THETA[np.newaxis])[2][-1]
     agent.prediction = replace(agent.prediction, theta=wrong / np.linalg.norm(wrong))
-    rows = RowsPast(agent, window(700), align(past.over(window(700))))
+    rows = RowsPast(agent, window(700), align(agent.told(past.over(window(700)))))
     fit = anytime_fit.AnytimeFit(agent, rows)
     assert fit.past.later.check(fit._old_draws)["alarm"]  # the check alone cannot tell
     estimate = fit.estimate()
@@ -144,11 +144,11 @@ def test_a_window_that_moves_is_looked_back_on_at_every_fit(memory):
 def test_an_alarm_is_raised_only_beyond_what_the_draws_allow():
     past = history(n=200)
     agent = agent_after(past, 100)
-    since = agent.prediction.since(align(past))
+    since = agent.prediction.since(align(agent.told(past)))
     sure = (np.tile(THETA, (8, 1)), np.tile(LAG_WEIGHTS, (8, 1)))
     unsure = (THETA + 0.6 * np.random.default_rng(0).standard_normal((8, DIM)), sure[1])
     wrong = Predictor.from_json({**agent.prediction.to_json(), "theta": [0.6, -0.2, 0.77]})
-    errors = wrong.since(align(past))
+    errors = wrong.since(align(agent.told(past)))
     assert not since.check(lambda: sure)["alarm"]
     assert errors.check(lambda: sure)["alarm"]
     assert not errors.check(lambda: unsure)["alarm"]

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.worlds import SeasonOfThree, WeatherOfThree
 from lhb_engine.agents import OptionError, make_agent
-from lhb_engine.design.covariates import Seasonality
+from lhb_engine.design.covariates import SHARED, Seasonality
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
@@ -158,7 +158,7 @@ NAMED = {"covariates": ["rain", "wind"], "seasonality": [{"period": 24}]}
 @pytest.mark.parametrize("span", [1, 3])
 def test_named_covariates_are_told_from_what_arms_do(span):
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **NAMED)
-    assert agent.covariates.labels == ("rain", "wind", "season 24, harmonic 1")
+    assert agent.covariates.labels == ("rain", "wind", "season 24, harmonic 1", SHARED)
     estimate = agent.fit(named(span=span))
     assert estimate.theta @ THETA > 0.999
     assert set(estimate.active_lags) == {2, 7}

@@ -299,6 +299,6 @@ def test_squares_that_no_float_holds_are_left_to_rows(contexts, rewards):
     found, sums = agent.fit_keeping(whole, None)
     assert sums is None
     assert found.theta @ THETA > 0.99
-    none = KeptSums(1, 0, 0, Moments.zero(1, DIM), None)
+    none = KeptSums(1, 0, 0, Moments.zero(1, DIM, agent.covariates.groups), None)
     with pytest.raises(NeedsAllRows):
         agent.fit_keeping(whole, none)

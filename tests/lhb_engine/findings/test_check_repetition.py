@@ -42,7 +42,9 @@ def test_what_was_chosen_lately_is_found_and_no_gain_is_said(
         [found] = [found for found in one.findings if found["code"] == "repetition"]
         assert f"pays {pays}" in found["message"]
         assert one.in_doubt
-        assert one.gain is None
+        assert (one.gain, one.totals, one.intervals) == (None, None, None)
+        assert one.no_totals == one.no_intervals == one.message == one.no_gain
+        assert one.diagnostics["angle"] is None
 
 
 def codes(estimate: Estimate) -> set[str]:

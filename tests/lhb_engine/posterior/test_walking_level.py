@@ -108,7 +108,7 @@ def test_the_level_follows_rows_in_the_order_of_the_session():
 def fit_of(past):
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     agent.install(agent.fit(past.over(FitWindow(1, 1, FITTED, HORIZON, FITTED))))
-    return anytime_fit.AnytimeFit(agent, RowsPast(agent, past.window, align(past)))
+    return anytime_fit.AnytimeFit(agent, RowsPast(agent, past.window, align(agent.told(past))))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from service.api.body_parsing import BATCH, DECISION, HISTORY, REWARDS
+from tests.service.api.test_kept_contexts import exported
 from tests.service.conftest import Serve, problem, until
 from tests.service.transfer.test_replay import replayed
 
@@ -44,24 +45,18 @@ async def test_they_are_shown_with_their_rounds(serve: Serve) -> None:
         assert span == {**riding[0], "covariates": {"rain": 7.0}}
 
 
-async def test_one_called_like_a_feature_is_its_mean_over_the_arms(serve: Serve) -> None:
+async def test_the_mean_of_its_arms_goes_with_a_decision_and_its_file(serve: Serve) -> None:
+    """Of one arm alone, as in a log, no mean is known."""
     async with serve() as client:
-        session = await client.create(
-            algorithm="anytime",
-            features=["rain", "price"],
-            options={"covariates": ["price", "sun"]},
-        )
+        session = await client.create(algorithm="anytime", features=["rain", "price"])
         ices = [{"rain": 1.0, "price": price} for price in (0.5, 1.5, 4.0)]
-        await client.decide(session, ices, event_id="a")
-        await client.decide(session, [[1.0, 2.0], [1.0, 5.0]], covariates={"sun": 3.0})
-        await client.decide(session, ices, covariates={"price": 7.0})
-        body = {"skip": True, "covariates": {"sun": 1.0}}
-        assert (await client.post(f"/v1/sessions/{session}/decisions", json=body)).is_success
-        again = await client.decide(session, ices, event_id="a")
-        assert again["round"] == 1
+        await client.decide(session, ices)
+        await client.decide(session, ices[:1])
         rounds = (await client.read(f"/v1/sessions/{session}/rounds"))["items"]
-        told = [{"price": 2.0}, {"price": 3.5, "sun": 3.0}, {"price": 7.0}, {"sun": 1.0}]
-        assert [one["covariates"] for one in rounds] == told
+        assert [len(one["context"]) for one in rounds] == [2, 2]
+        decisions = [one for one in await exported(client, session) if one["record"] == "decision"]
+        assert [one.get("mean") for one in decisions] == [[1.0, 2.0], None]
+        assert [len(one["context"]) for one in decisions] == [2, 2]
         assert replayed(client, session).differences == []
 
 

@@ -25,6 +25,7 @@ from tests.service.fits.fit_jobs import (
 from tests.service.fits.new_processes import new_processes  # noqa: F401
 
 pytestmark = pytest.mark.anyio
+GROUPS = (3,)  # what all arms share, of two features
 
 
 @pytest.fixture
@@ -62,9 +63,9 @@ async def test_sums_come_from_the_process_as_bytes(serve: Serve) -> None:
 
         row = await until(kept)
         assert row.last_round > 4
-        settled = Moments.from_bytes(row.settled)
+        settled = Moments.from_bytes(row.settled, GROUPS)
         assert (settled.n_lags, settled.dim) == (1, 2)  # no grain is full
-        assert Moments.from_bytes(row.seen).n_rows > 4
+        assert Moments.from_bytes(row.seen, GROUPS).n_rows > 4
 
 
 async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:

@@ -129,7 +129,7 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     assert is_by_time == (settings in (SETTINGS["sum"], SETTINGS["default"]))
     for name in ("settled",) if is_by_time else ("settled", "seen"):
         kind = LevelSums if has_levels else Moments
-        all_rows, less = (kind.from_bytes(getattr(row, name)) for row in kept)
+        all_rows, less = (kind.from_bytes(getattr(row, name), (1 + session.dim,)) for row in kept)
         size = float(np.abs(all_rows.sums).max())
         np.testing.assert_allclose(less.sums, all_rows.sums, rtol=0, atol=1e-11 * size)
         for count in ("n_rows", "begun" if has_levels else "n_pairs"):

@@ -245,7 +245,8 @@ def test_one_decision_a_slot_is_one_a_round(harness: ServiceHarness, database_ur
         found = [*reader.measurements_in(harness.key, [("b", 1, 10**6)], 10**6)]
         values = stored_measurements(found, harness.session)["b"]
         agent = build_agent(harness.session, reader.agent_state(harness.key))
-    contexts = np.frombuffer(b"".join(one.context for one in decisions)).reshape(-1, DIM)
+    given = b"".join(one.context for one in decisions)
+    contexts = np.frombuffer(given).reshape(len(decisions), -1)
     assert agent.of(Trajectory(contexts, values, int(values.first[0]))).theta.tobytes() == kept
 
 

@@ -45,7 +45,7 @@ def rows(harness: ServiceHarness, name: str) -> list[Any]:
         key = (*harness.key, name)
         decisions = reader.decisions(key, 0, 1000)
         found: list[Any] = [
-            (d.round, d.position, d.event_id, d.arm, d.context, d.at) for d in decisions
+            (d.round, d.position, d.event_id, d.arm, d.context[:16], d.at) for d in decisions
         ]
         return found + [one[2:] for one in reader.measurement_log(key)]
 

@@ -163,7 +163,7 @@ def test_after_a_change_of_the_world(
     """Sums begin anew from rows that are there; dropping goes on."""
     keep_sums_from(monkeypatch, 300)
     told = {"adopts": False}  # a trend that is found is told only where no row is dropped
-    twins = Twins(harness, database_url, {"keep_rounds": 300, "options": told})
+    twins = Twins(harness, database_url, {"keep_rounds": 300}, options=told)
     twins.play(700, ("",))
     assert twins.drop(1)
     twins.play(500, ("",), sign=-1.0)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lhb_engine.posterior.expected_past import expected_past
 
 from lhb_engine.agents import OptionError, make_agent
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior.rank_one_posterior import expected_past
 from tests.lhb_engine.played_histories import (
     DIM,
     HORIZON,

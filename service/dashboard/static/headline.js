@@ -69,7 +69,7 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   }
   const doubt = session.deciding === "in_doubt" ? "This is in doubt: see what to do." : ""
   const more = [...others.map(other => overOther(own, other, arms, estimate, session)), doubt, others.length ? "" : progress(series, session)]
-  if (lift?.lift) return overControl(lift, found, session, [lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms), ...more, spread(lift, estimate, session)])
+  if (lift?.lift) return overControl(lift, found, session, [spread(lift, estimate, session), lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms), ...more])
   const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
   const first = `${found.by} over ${found.over}, ${found.whose}.`
   return said(found, session, [first, sure, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
@@ -93,7 +93,7 @@ function overOther(own, other, arms, estimate, session) {
 function spread({ agent, control, units }, estimate, session) {
   const level = estimate?.levels?.spread
   if (!level || units !== "trajectories") return ""
-  return `The measured difference has in it how the groups' users differ by themselves, by chance about ${amount(2 * level * Math.sqrt(1 / agent.n_units + 1 / control.n_units), session)} either way; the model leaves that out.`
+  return `The measured difference has in it how the groups' users differ by themselves: in 95 of 100 draws of the groups up to ${amount(1.96 * level * Math.sqrt(1 / agent.n_units + 1 / control.n_units), session)} either way. The model leaves that out.`
 }
 
 // What an interval takes for granted: what moves rewards over time looks like a change of choices.

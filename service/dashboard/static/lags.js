@@ -30,7 +30,7 @@ export function lagsCard(name, clock) {
     if (fit.lag_profiles) own.replaceChildren(profiles(name, timed, fit, labels))
     else {
       shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(timed), "weight"), heads: HEADS })
-      shared.say([howSoon(fit.lag_weights, timed), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
+      shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, timed), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
     }
   }
   slider.addEventListener("input", () => {

@@ -98,7 +98,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
         arms = {one["arm_id"]: one for one in client.session("mail").credit_by_arm()["items"]}
     kitchen = arms["kitchen"]["one"]
     low, high = kitchen["interval"]
-    assert low < 5 < high < low + 2
+    assert low < 5 < high < low + 3  # by all forms of lag profiles that may hold
     worth = f"{kitchen['in_all']:.3g} ({low:.3g} to {high:.3g})"
     assert f"One choice of kitchen is worth {worth}" in said
     assert "since 1 Jun 2026" in said  # when the rounds were, not when they came

@@ -133,10 +133,10 @@ def _of_rows(
 
 
 def _of_shared(rows: AlignedRounds, n_means: int) -> Iterator[Unchecked]:
-    """Say where fits know no means, and take what all arms share for what choices do."""
+    """Say where fits know few means, and take what all arms share for what choices do."""
     if not n_means:
         yield Unchecked(("shared_with_rewards",), "features")
-    elif not rows.covariates[:, -n_means].any():
+    elif 2 * np.count_nonzero(rows.covariates[:, -n_means]) < rows.n_rows:
         yield Unchecked(("shared_with_rewards",), "sets")
 
 

@@ -1,5 +1,8 @@
 """Contexts whose shared part goes with the rewards by itself."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ from benchmarks.worlds import ContextsAlike, FixedArms, SharedWithRewards
 from lhb_engine.agents import make_agent
 from lhb_engine.design.covariates import SHARED, with_means
 from lhb_engine.estimate import Estimate
+from lhb_engine.findings.all_checks import _of_shared
 from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
@@ -39,6 +43,15 @@ def test_where_no_mean_is_known_the_fit_says_so(horizon: int, arms: int, missing
         agent, world, n_rounds=64, seed=1, run_fit=lambda one, past: one.checked_fit(past)
     )
     assert unchecked(fit.estimates[-1])["shared_with_rewards"] == missing
+
+
+@pytest.mark.parametrize(("known", "is_said"), [(0, True), (3, True), (4, False)])
+def test_a_log_before_few_rounds_of_several_arms_is_not_told_apart(
+    known: int, is_said: bool
+) -> None:
+    rows: Any = SimpleNamespace(covariates=np.zeros((8, 3)), n_rows=8)
+    rows.covariates[:known, 1] = 1.0  # the group's 1, and its mean
+    assert [one.missing for one in _of_shared(rows, 2)] == ["sets"] * is_said
 
 
 @pytest.mark.parametrize("n", [23, 24])

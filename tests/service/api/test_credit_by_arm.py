@@ -13,7 +13,7 @@ PAYS = np.array([1.0, 0.5])
 
 async def played(client: Client, ids: list[str], offers: Any, n: int = 160, **body: Any) -> str:
     """Users whose rewards are what was chosen, and a little noise; control plays the first arm."""
-    session = await client.create(algorithm="anytime", horizon=2, **body)
+    session = await client.create(algorithm="anytime", horizon=2, refit="blocking", **body)
     rng = np.random.default_rng(3)
     for i in range(n):
         contexts, key = offers(rng), f"user {i % 16}"

@@ -9,9 +9,14 @@ import pytest
 from service.api import trajectories
 from service.api.trajectories import cut_by_rounds
 from service.session.records import TrajectoryRow
-from tests.service.conftest import Client, Serve, problem
+from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
+
+
+async def fitted(client: Client, path: str) -> bool:
+    """Whether no fit is due."""
+    return not (await client.read(path))["fit_due"]
 
 
 async def listed(client: Client, session: str, query: str = "") -> dict[str, Any]:
@@ -156,6 +161,7 @@ async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
             theta = np.array([np.cos(i / 3), np.sin(i / 3)])
             body = {**logged(theta, 30, i), "trajectory": name}
             assert (await client.post(f"{path}/history", json=body)).is_success
+            await until(lambda: fitted(client, path))  # fits do not depend on the pace
         for name in ("u1", "new"):
             await client.decide(session, trajectory=name, contexts=[[1, 0], [0, 1]])
         estimate = await client.read(f"{path}/estimate")
@@ -197,6 +203,7 @@ async def test_where_no_spread_is_seen_a_theta_has_no_band(serve: Serve) -> None
             theta = np.array([1.0, 0.5]) + 0.018 * np.array([np.cos(i), np.sin(i)])
             body = {**logged(theta, 30, i), "trajectory": f"u{i}"}
             assert (await client.post(f"{path}/history", json=body)).is_success
+            await until(lambda: fitted(client, path))  # fits do not depend on the pace
         await client.decide(session, trajectory="u1", contexts=[[1, 0], [0, 1]])
         spread = (await client.read(f"{path}/estimate"))["own"]
         assert any(spread["spread"]), spread
@@ -214,6 +221,7 @@ async def test_the_level_of_a_trajectory_has_a_band(serve: Serve) -> None:
         for i in range(12):
             body = {**logged(np.array([0.6, 0.8]), 20, i, level=i), "trajectory": f"u{i}"}
             assert (await client.post(f"{path}/history", json=body)).is_success
+            await until(lambda: fitted(client, path))  # fits do not depend on the pace
         for name in ("u0", "new"):
             await client.decide(session, trajectory=name, contexts=[[1, 0], [0, 1]])
         spread = (await client.read(f"{path}/estimate"))["levels"]["spread"]

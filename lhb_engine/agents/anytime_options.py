@@ -119,10 +119,10 @@ class AnytimeOptions(Options):
         return bool(told.get(found.code))
 
     def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return options that tell later fits the season and the trend of these findings.
+        """Return the options that change if the season and the trend of these findings are added.
 
-        A season takes the place of those that are parts of it. One beside a told season is not
-        told: a season that changes is found there.
+        A found season replaces the told seasons that are parts of it. A season whose period is
+        within a tenth of a told one is not added: it is that season, which changes.
         """
         out: dict[str, Any] = {}
         for one in findings if self.adopts else ():

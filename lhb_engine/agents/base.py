@@ -90,7 +90,7 @@ class Options:
         return tuple(getattr(self, name) for name in named)
 
     def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return options that these findings have the later fits told by themselves; {}: none."""
+        """Return the options that change if what these findings advise is added; {}: none."""
         return {}
 
 

@@ -117,7 +117,7 @@ class FinishFit(SessionCommand[str | None]):
 
 
 def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, Any]) -> None:
-    """Tell later fits what the findings of this one have them told, as a change of options does.
+    """Add the season and the trend that a fit found to the options, as a change of options does.
 
     Where rows were dropped no fit can learn anew, and the findings stay.
     """

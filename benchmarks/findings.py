@@ -10,10 +10,13 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
+from benchmarks.other_worlds.one_session import OneSession
 from benchmarks.profile_worlds import Clickbait
 from benchmarks.regret_scoreboard import BOARD, DENSE, HARDER, LIFE, TOLD, World
 from benchmarks.worlds import (
     ArmsAlike,
+    CostsLater,
+    Depletes,
     Fall,
     FeaturesAlike,
     Geometric,
@@ -22,6 +25,7 @@ from benchmarks.worlds import (
     KnownBefore,
     NothingActs,
     OneAlike,
+    Rotates,
     SharedWithRewards,
     Tires,
     measured,
@@ -60,6 +64,8 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("features_alike", World("two features alike", environment=FeaturesAlike)),
     ("known_before", World("reward known before", environment=KnownBefore, horizon=10)),
     ("horizon_short", World("horizon 48 of 100", options={})),
+    ("horizon_short", World("horizon 48 of 100, costs later", environment=CostsLater, options={})),
+    ("offers_follow", World("depletes", environment=Depletes, arms=5, **SHORT_LAGS)),
     ("scores_curved", World("interactions", environment=Interactions, **SHORT_LAGS)),
     ("scores_curved", World("ideal point", environment=IdealPoint, **SHORT_LAGS)),
     ("lags_change", BY_NAME["w changes"]),
@@ -74,6 +80,7 @@ PLAIN = (
     BY_NAME["contexts over time"],
     World("geometric 0.7", environment=Geometric, **SHORT_LAGS),
     World("users", users=60, **USERS),
+    World("rotates", environment=Rotates, arms=5, **SHORT_LAGS),
     World("shared with rewards", environment=SharedWithRewards, arms=5),
 )
 
@@ -93,7 +100,11 @@ def play(world: World, seed: int) -> tuple[list[str], set[str]]:
         found.append([one["code"] for one in estimate.findings])
         return estimate
 
-    if world.users:
+    if issubclass(world.environment, Depletes):
+        session = OneSession(world.dim, horizon_of(world), seed, **world.options)
+        world.draw(seed).play(session, world.rounds)
+        found += [[one["code"] for one in fit.findings] for fit in session.fits]
+    elif world.users:
         simulate_users(agent, world.draw_users(seed), seed=seed, run_fit=checked)
     else:
         simulate(

@@ -11,11 +11,13 @@ from scipy.signal import lfilter
 from scipy.special import ndtri
 from scipy.stats import t as student
 
+from benchmarks.other_worlds.one_session import OneSession
 from lhb_engine.history import Floats, Ints, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment, Weather
 
 _SHARED, _DISTURBANCE, _CAME, _BEFORE, _CURVED = 3, 4, 5, 7, 9  # numbers of their streams
+_OFFERS = 10
 _MEMORY = 0.9
 _REACH = 100  # 0.9^100 is negligible; a finite sum keeps random access
 
@@ -244,6 +246,36 @@ class Tires(LongHorizonEnvironment):
         return super().rewards(paid, first)
 
 
+class Depletes(LongHorizonEnvironment):
+    """The chosen arm leaves the offers, and another one comes: the better was taken, the worse."""
+
+    def replaced(self, t: int, arm: int) -> int:
+        """Return which arm another one takes the place of."""
+        return arm
+
+    def play(self, session: OneSession, n_rounds: int) -> Floats:
+        """Let a session decide, and return what is paid for each round, (n_rounds,)."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_OFFERS,)))
+        offers = rng.uniform(-1.0, 1.0, (self.n_arms, self.dim))
+        paid, rewards = np.zeros(n_rounds), np.zeros(n_rounds + len(self.weights))
+        for t in range(n_rounds):
+            arm = session.decide("", offers)
+            paid[t] = offers[arm] @ self.theta
+            rewards[t : t + len(self.weights)] += self.weights * paid[t]
+            session.reward("", float(rewards[t] + self.noise * rng.standard_normal()))
+            offers = offers.copy()
+            offers[self.replaced(t, arm)] = rng.uniform(-1.0, 1.0, self.dim)
+        return paid
+
+
+class Rotates(Depletes):
+    """Offers come and go by turns, whatever is chosen."""
+
+    def replaced(self, t: int, arm: int) -> int:
+        """Return the oldest arm."""
+        return t % self.n_arms
+
+
 class IdealPoint(LongHorizonEnvironment):
     """An arm pays the less, the further its context is from one point."""
 
@@ -271,7 +303,7 @@ class Plateau(LongHorizonEnvironment):
         weights = cls.weights_of(horizon, sparsity)
         return cls(
             world.theta,
-            weights / weights.sum(),
+            weights / abs(weights.sum()),
             n_arms=world.n_arms,
             noise=world.noise,
             seed=world.seed,
@@ -312,6 +344,16 @@ class LateBump(Plateau):
     def weights_of(cls, horizon: int, sparsity: int) -> Floats:
         """Return the lag weights, (horizon,), before they are normalised."""
         return np.asarray(np.exp(-0.5 * ((np.arange(horizon) / horizon - 0.7) / 0.08) ** 2))
+
+
+class CostsLater(Plateau):
+    """What pays at once costs more over 20 rounds from half of the lags on."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        lags, later = np.arange(horizon), horizon // 2 + 2
+        return np.where(lags, -0.07 * ((lags >= later) & (lags < later + 20)), 1.0)
 
 
 class WeeklyEchoes(Plateau):

@@ -19,6 +19,11 @@ UNTOLD = {
     "told apart from that.",
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
+GAIN_UNTOLD = UNTOLD | {
+    "offers_follow": "What is offered follows from choices: what they earn over chance is not "
+    "known.",
+    "horizon_short": "Choices pay beyond the horizon: what they earn in all is not known.",
+}
 Status = Literal["ok", "zero", "insufficient_data"]
 
 
@@ -157,18 +162,17 @@ class Estimate:
         self, findings: list[dict[str, Any]], unchecked: list[dict[str, Any]]
     ) -> "Estimate":
         """Return it with what the checks found; what a finding makes doubtful is not said."""
+        checked = replace(self, findings=findings, unchecked=unchecked)
+        if no_gain := untold_by(findings, GAIN_UNTOLD):
+            checked = replace(checked, gain=None, no_gain=no_gain)
         untold = untold_by(findings)
         if not untold:
-            return replace(self, findings=findings, unchecked=unchecked)
+            return checked
         none = dict.fromkeys(self.diagnostics.keys() & {"angle", "angle_95"})
         return replace(
-            self,
-            findings=findings,
-            unchecked=unchecked,
+            checked,
             message=untold if self.status == "ok" else self.message,
             diagnostics=self.diagnostics | none,
-            gain=None,
-            no_gain=untold,
             totals=None,
             no_totals=untold,
             intervals=None,
@@ -208,9 +212,9 @@ class Estimate:
         return cls(**known)
 
 
-def untold_by(findings: Sequence[Mapping[str, Any]]) -> str:
+def untold_by(findings: Sequence[Mapping[str, Any]], untold: Mapping[str, str] = UNTOLD) -> str:
     """Return why nobody can tell what choices pay with these findings; empty where one can."""
-    return next((UNTOLD[one["code"]] for one in findings if one["code"] in UNTOLD), "")
+    return next((untold[one["code"]] for one in findings if one["code"] in untold), "")
 
 
 def first_lags(profiles: Floats) -> Ints:

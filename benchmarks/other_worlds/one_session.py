@@ -6,12 +6,14 @@ import numpy as np
 
 from lhb_engine.agents import make_agent
 from lhb_engine.context_sets import latest_kept, step
+from lhb_engine.design.covariates import with_means
+from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 
 
 class OneSession:
-    """The agent, what it was told, and what it chose.
+    """The agent, what it was told, what it chose, and the estimates of its fits.
 
     With `repetition`, rounds of memory, contexts have one column more than `dim`: docs/model.md
     (12.4).
@@ -28,6 +30,7 @@ class OneSession:
         self._rounds: dict[str, list[tuple[int, Floats]]] = {}
         self._rewards: dict[str, list[float]] = {}
         self._sets: dict[int, Floats] = {}
+        self.fits: list[Estimate] = []
 
     def decide(self, trajectory: str, contexts: Floats) -> int:
         """Return the arm for a context set, (K, dim)."""
@@ -40,7 +43,8 @@ class OneSession:
         rounds = self._rounds.setdefault(trajectory, [])
         draw = Draw(self.seed, trajectory, len(rounds) + 1, self.n_rounds)
         arm = int(self.agent.choose(contexts, draw).arm)
-        rounds.append((self.n_rounds, contexts[arm]))
+        chosen = with_means(contexts[arm], contexts) if self.agent.takes_means else contexts[arm]
+        rounds.append((self.n_rounds, chosen))
         if self.repetition:
             self._lately[trajectory] = lately + (given[arm] - lately) / self.repetition
         return arm
@@ -50,7 +54,8 @@ class OneSession:
         self._rewards.setdefault(trajectory, []).append(value)
         due = self._next
         if due is not None and due.due == self.n_rounds:
-            self.agent.install(self.agent.fit(self._history().over(due)))
+            self.fits.append(self.agent.checked_fit(self._history().over(due)))
+            self.agent.install(self.fits[-1])
             self._next = self.agent.next_fit(self.n_rounds)
 
     def _history(self) -> History:

@@ -9,7 +9,7 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
-from lhb_engine.findings.check_choices import check_choices
+from lhb_engine.findings.check_choices import check_choices, check_offers
 from lhb_engine.findings.check_contexts import (
     MOST_WHITENED,
     LagEffects,
@@ -118,6 +118,10 @@ def _of_rows(
     if not history.trajectories:
         return (NOTHING,)
     rows = align(history)
+    offers: tuple[Finding, ...] = ()
+    if n_means and known is not None:
+        means, theta = rows.covariates[:, 1 - n_means :], known.theta[: n_means - 1]
+        offers = tuple(check_offers(rows, means, theta))
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
@@ -129,7 +133,7 @@ def _of_rows(
     shared = tuple(_of_shared(rows, n_means))
     if known is not None:
         rows, known = _said(rows, known)
-    return *said, *shared, *_all(rows, series, known, horizon, dim, history.sets)
+    return *said, *offers, *shared, *_all(rows, series, known, horizon, dim, history.sets)
 
 
 def _of_shared(rows: AlignedRounds, n_means: int) -> Iterator[Unchecked]:
@@ -174,7 +178,7 @@ def _all(
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
     yield from _unchecked(rows, series, known, horizon, codes)
     doubt = DOUBT if codes else 1.0
-    effects = LagEffects.of(rows, errors) if errors.any() else None
+    effects = LagEffects.of(rows, errors, horizon) if errors.any() else None
     if effects is not None:
         yield from check_future(effects, doubt)
     if rows.n_rows < ROWS_A_LAG * horizon or not errors.any() or codes & OF_TIME:

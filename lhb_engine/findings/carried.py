@@ -21,18 +21,15 @@ class CarriedErrors:
     """The errors of the latest rows, in their order, with what they keep of the last taken out."""
 
     rows: AlignedRounds
-    weights: Floats  # (n_lags,): lag weights
+    weights: Floats  # (n_lags,)
     rho: float
     order: Ints  # (n_rows,): places
 
     @classmethod
     def of(
-        cls, rows: AlignedRounds, errors: Floats, known: Predictor, n_columns: int
+        cls, rows: AlignedRounds, errors: Floats, weights: Floats, n_columns: int
     ) -> "CarriedErrors | None":
         """Return the errors that so many columns are judged by; None where rows are too few."""
-        weights = known.lag_weights[: rows.n_lags]
-        if weights.ndim == 2:
-            weights = weights[:, : rows.dim] @ known.theta[: rows.dim]
         if not weights.any() or rows.n_rows < ROWS_A_COLUMN * n_columns:
             return None
         latest = np.isin(np.arange(len(errors)), rows.in_order()[-MOST_ROWS:])
@@ -66,6 +63,12 @@ class CarriedErrors:
     def _left(self, values: Floats) -> Floats:
         here = np.where(self.rows.number > 0, values, 0.0)
         return innovations(self.rows, here, self.rho)[self.order]
+
+
+def score_weights(rows: AlignedRounds, known: Predictor) -> Floats:
+    """Return what scores pay at each lag, (n_lags,)."""
+    weights = known.lag_weights[: rows.n_lags]
+    return weights if weights.ndim == 1 else weights[:, : rows.dim] @ known.theta[: rows.dim]
 
 
 def clearness(beside: Floats, columns: Floats, target: Floats) -> Floats:

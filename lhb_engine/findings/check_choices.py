@@ -1,13 +1,19 @@
-"""Checks of what there is to choose: context sets whose arms, or features, are alike."""
+"""Checks of what there is to choose: arms, or features, that are alike, and what choices change."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats
 
 LEAST_SETS = 16
+LEAST_PAIRS = 100  # of consecutive rounds
+SURE = 6.0  # standard errors
+LEAST_CHANGE = 0.15  # of what choices earn
+LASTING = 0.98  # of an offer, at most, is there in the next round
+APART = 0.05  # of a column's square that nothing beside it explains
 
 
 def check_choices(
@@ -43,3 +49,48 @@ def check_choices(
             "in which the arms differ.",
             features=features,
         )
+
+
+def check_offers(rows: AlignedRounds, means: Floats, theta: Floats) -> Iterator[Finding]:
+    """Look for offers that go with the choice before, by docs/model.md (12.5).
+
+    `means` (n_places, dim) are the mean contexts of a round's arms, 0 where not known. Choices go
+    by `theta`: what they take across it is chance, so what goes with that follows from them.
+    """
+    plain = means.any(axis=1) & (np.rint(rows.intercept**2) == 1)
+    later = rows.followers()
+    later = later[plain[later] & plain[rows.before[later]]]
+    dim = len(theta)
+    if len(later) < max(LEAST_PAIRS, 4 * dim) or dim < 2:
+        return
+    now = rows.before[later]
+    across = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
+    taken, offered = rows.contexts[now] - means[now], means[now]
+    basis, upper = np.linalg.qr(np.column_stack([np.ones(len(now)), offered]))
+    basis = basis[:, np.abs(np.diag(upper)) > 1e-6 * np.abs(upper).max()]
+    columns, target = (one @ across for one in (taken, means[later]))
+    whole = (columns**2).sum(axis=0)
+    columns, target = (one - basis @ (basis.T @ one) for one in (columns, target))
+    square, product = (columns**2).sum(axis=0), (columns * target).sum(axis=0)
+    apart = square > APART * whole
+    if not apart.any():
+        return
+    columns, target = columns[:, apart], target[:, apart]
+    square, product = square[apart], product[apart]
+    noise = np.maximum(((target - columns * (product / square)) ** 2).mean(axis=0), 1e-300)
+    share = float((product / noise).sum()) / float((square / noise).sum())
+    if abs(share) * np.sqrt(float((square / noise).sum())) < SURE:
+        return
+    score, after = offered @ theta, (means[later] - share * taken) @ theta
+    score, after = score - score.mean(), after - after.mean()
+    lasting = float(score @ after) / max(float(score @ score), 1e-300)
+    change = share / (1.0 - min(max(lasting, 0.0), LASTING))
+    if abs(change) < LEAST_CHANGE:
+        return
+    worse = "worse" if change < 0.0 else "better"
+    yield Finding(
+        "offers_follow",
+        f"Arms are {worse} after good choices, as choices change what is offered next: what choices "
+        "earn over chance is not said, as chance would have had other offers. A control group "
+        "(`holdout`) tells.",
+    )

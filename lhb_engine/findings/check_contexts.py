@@ -12,6 +12,7 @@ from scipy.special import chdtri, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
+from lhb_engine.findings.carried import CarriedErrors, clearness
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
@@ -138,15 +139,17 @@ class LagEffects(NamedTuple):
     """How clearly errors go with the contexts at each lag, from -n_lags to n_lags - 1.
 
     `sizes` are squares of scores, each the sum of `dim` of them; `counts` the rows that see an
-    action at the lag.
+    action at the lag. `beyond` is the size of all lags from the horizon on together, and that of as
+    many rounds to come: what lasts shows there, where each lag alone is lost in the noise.
     """
 
     sizes: Floats
     counts: Floats
     dim: int
+    beyond: tuple[float, float]
 
     @classmethod
-    def of(cls, rows: AlignedRounds, errors: Floats) -> "LagEffects | None":
+    def of(cls, rows: AlignedRounds, errors: Floats, horizon: int) -> "LagEffects | None":
         """Return those of rows; None where contexts are too long, or do not vary."""
         if rows.contexts.shape[1] > MOST_WHITENED:
             return None
@@ -166,12 +169,26 @@ class LagEffects(NamedTuple):
         products = products - sums * of_errors / np.maximum(counts, 1.0)[:, None]
         noise = max(float(left @ left) / rows.n_rows, 1e-300)
         sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
-        return cls(sizes, counts, white.shape[1])
+        return cls(sizes, counts, white.shape[1], _beyond(rows, errors, scale, horizon))
+
+
+def _beyond(
+    rows: AlignedRounds, errors: Floats, scale: Floats, horizon: int
+) -> tuple[float, float]:
+    weights = np.where(np.arange(rows.n_lags) < horizon, 0.0, 1.0)
+    carried = CarriedErrors.of(rows, errors, weights, scale.shape[1])
+    if carried is None:
+        return 0.0, 0.0
+    columns = [*(_centred(carried.rows.contexts, actions(carried.rows)) @ scale).T]
+    about = carried.about
+    sides = carried.past(columns), carried.future(columns)
+    past, future = (clearness(about, side, carried.errors) for side in sides)
+    return float(past @ past), float(future @ future)
 
 
 def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[Finding]:
     """Look for effects of contexts from h to 2h - 1 rounds ago, `doubt` times beyond chance."""
-    sizes, counts, dim = effects
+    sizes, counts, dim, beyond = effects
     n_lags = len(sizes) // 2
     past, seen = sizes[n_lags + horizon :], counts[n_lags + horizon :] >= LEAST_SEEING
     if not seen.any():
@@ -183,7 +200,8 @@ def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[F
     far = np.flatnonzero(past > doubt * chdtri(dim, CHANCE / n))
     expected = float(n * dim)
     limit = expected + SPREAD * float(np.sqrt(2.0 * expected))
-    if len(far) == 0 and float(past.sum()) < doubt * limit:
+    lasts = beyond[0] >= max(float(chdtri(dim, CHANCE)), CLEARER * beyond[1])
+    if len(far) == 0 and float(past.sum()) < doubt * limit and not lasts:
         return
     clearest = far[np.argsort(-past[far])[:SHOWN]] if len(far) else np.array([past.argmax()])
     yield Finding(

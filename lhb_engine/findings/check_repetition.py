@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.findings.carried import CarriedErrors, clearness
+from lhb_engine.findings.carried import CarriedErrors, clearness, score_weights
 from lhb_engine.findings.finding import Finding
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
@@ -22,7 +22,7 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
 
     What was chosen lately is taken about its mean over all rounds, in features of equal size.
     """
-    carried = CarriedErrors.of(rows, errors, known, 2 * rows.dim + 1)
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), 2 * rows.dim + 1)
     if carried is None:
         return
     there = carried.rows.owner >= 0

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.findings.carried import CarriedErrors, clearness
+from lhb_engine.findings.carried import CarriedErrors, clearness, score_weights
 from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
@@ -21,7 +21,7 @@ def check_scores(rows: AlignedRounds, errors: Floats, known: Predictor) -> Itera
     Products are carried over lags as scores are. What those of later rounds explain is chance.
     """
     pairs = list(zip(*(axis.tolist() for axis in np.triu_indices(rows.dim)), strict=True))
-    carried = CarriedErrors.of(rows, errors, known, rows.dim + len(pairs))
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), rows.dim + len(pairs))
     if carried is None or not known.stands_out:
         return
     features = list(carried.rows.contexts.T)

@@ -100,16 +100,17 @@ def play(world: World, seed: int) -> tuple[list[str], set[str]]:
         found.append([one["code"] for one in estimate.findings])
         return estimate
 
-    if issubclass(world.environment, Depletes):
+    drawn = world.draw(seed)
+    if isinstance(drawn, Depletes):
         session = OneSession(world.dim, horizon_of(world), seed, **world.options)
-        world.draw(seed).play(session, world.rounds)
+        drawn.play(session, world.rounds)
         found += [[one["code"] for one in fit.findings] for fit in session.fits]
     elif world.users:
         simulate_users(agent, world.draw_users(seed), seed=seed, run_fit=checked)
     else:
         simulate(
             agent,
-            world.draw(seed),
+            drawn,
             n_rounds=world.rounds,
             seed=seed,
             run_fit=checked,

@@ -13,6 +13,7 @@ FindingCode = Literal[
     "arms_alike",
     "shared_with_rewards",
     "repetition",
+    "offers_follow",
     "earns_less",
     "known_before",
     "pays_now_costs_later",

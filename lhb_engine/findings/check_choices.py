@@ -90,7 +90,7 @@ def check_offers(rows: AlignedRounds, means: Floats, theta: Floats) -> Iterator[
     worse = "worse" if change < 0.0 else "better"
     yield Finding(
         "offers_follow",
-        f"Arms are {worse} after good choices, as choices change what is offered next: what choices "
-        "earn over chance is not said, as chance would have had other offers. A control group "
-        "(`holdout`) tells.",
+        f"Arms are {worse} after good choices, as choices change what is offered next. What they "
+        "earn over chance is not said: chance would have had other offers. Make a session with a "
+        "control group (`holdout`), which tells.",
     )

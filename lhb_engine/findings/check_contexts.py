@@ -146,7 +146,7 @@ class LagEffects(NamedTuple):
     sizes: Floats
     counts: Floats
     dim: int
-    beyond: tuple[float, float]
+    beyond: tuple[float, float] = 0.0, 0.0
 
     @classmethod
     def of(cls, rows: AlignedRounds, errors: Floats, horizon: int) -> "LagEffects | None":
@@ -179,10 +179,12 @@ def _beyond(
     carried = CarriedErrors.of(rows, errors, weights, scale.shape[1])
     if carried is None:
         return 0.0, 0.0
-    columns = [*(_centred(carried.rows.contexts, actions(carried.rows)) @ scale).T]
-    about = carried.about
-    sides = carried.past(columns), carried.future(columns)
-    past, future = (clearness(about, side, carried.errors) for side in sides)
+    acted = actions(carried.rows)
+    seen, columns = [acted.astype(np.float64)], (_centred(carried.rows.contexts, acted) @ scale).T
+    past, future = (
+        clearness(np.column_stack([carried.about, side(seen)]), side([*columns]), carried.errors)
+        for side in (carried.past, carried.future)
+    )
     return float(past @ past), float(future @ future)
 
 

@@ -437,7 +437,7 @@ def test_every_finding_says_what_to_do():
     calls = [one for one in calls if isinstance(one, ast.Call)]
     made = [one for one in calls if getattr(one.func, "id", "") == "Finding"]
     said = [ast.unparse(one.args[1]).lower() for one in made]
-    assert len(said) == 19
+    assert len(said) == 20
     for one in said:
         assert any(tell in one for tell in tells), one
 
@@ -465,5 +465,5 @@ def test_what_a_lag_tells_is_about_the_means_of_the_rows_that_see_it():
         errors = np.where(early, -1.0, 1.0) + rng.standard_normal(30)
         parts[str(key)] = Trajectory(contexts, Measurements.single(np.arange(1, 31), errors))
     rows = align(History(DIM, parts).over(FitWindow(1, 1, 600, 30, 600)))
-    effects = LagEffects.of(rows, rows.y)
+    effects = LagEffects.of(rows, rows.y, 15)
     assert effects.sizes[30 + 15 :][: 30 - 15 - 5].max() < chdtri(DIM, 1e-3)

@@ -5,7 +5,7 @@ from inspect import Parameter, Signature, signature
 from itertools import starmap
 from textwrap import wrap
 from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -21,6 +21,9 @@ from clients.cli.output import (
 )
 from clients.cli.simulate import parse, read_option
 from clients.sdk.settings import SettingChanges
+
+if TYPE_CHECKING:
+    from clients import Session
 
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
 BAR = 40  # columns of the longest bar
@@ -49,8 +52,9 @@ def show_session(
             handle = client.session(name)
         except NotFound:
             raise SystemExit(f"lhb session show: there is no session {name!r}") from None
-        estimate = handle.estimate()
-    show({"session": handle.info, "estimate": estimate}, as_json, _lines(handle.info, estimate))
+        estimate, labels = handle.estimate(), _labels_of(handle)
+    said = _lines(handle.info, estimate, labels)
+    show({"session": handle.info, "estimate": estimate}, as_json, said)
 
 
 @session.command("trajectory")
@@ -105,6 +109,16 @@ def _labels(features: Sequence[str] | None, dim: int) -> list[str]:
     return [*named, *map(str, range(len(named), dim))]
 
 
+def _labels_of(handle: "Session") -> list[str]:
+    """Return what features are called: as the session says, else as the arm that one alone is."""
+    labels = _labels(handle.info["features"], handle.info["dim"])
+    for arm in () if handle.info["features"] else handle.credit_by_arm(bins=1)["items"]:
+        has = [i for i, one in enumerate(arm["context"]) if one]
+        if arm["is_fixed"] and len(has) == 1:
+            labels[has[0]] = arm["arm_id"] or f"arm {arm['arm']}"
+    return labels
+
+
 @session.command("fit")
 def ask_fit(
     name: Name,
@@ -152,7 +166,7 @@ def change_session(session: Name, url: Url = SERVER, as_json: AsJson = False, **
     with Client(url) as client:
         handle = client.session(session)
         info = handle.change(**changes)
-        show({**info}, as_json, _lines(info, handle.estimate()))
+        show({**info}, as_json, _lines(info, handle.estimate(), _labels_of(handle)))
 
 
 *_own, _any = signature(change_session).parameters.values()
@@ -219,7 +233,9 @@ ASKED = {
 }
 
 
-def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str]:
+def _lines(
+    info: Mapping[str, Any], estimate: Mapping[str, Any], labels: Sequence[str]
+) -> Iterator[str]:
     deciding = info["deciding"].replace("_", " ")
     rounds = f"{info['algorithm']}, {counted(info['n_rounds'], 'round')}, {deciding}"
     yield f"{info['name'] or info['id']}: {rounds}"
@@ -236,7 +252,6 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
         yield from wrap(estimate["own"]["message"], WIDTH)
     yield ""
     yield "theta, by feature"
-    labels = _labels(info["features"], info["dim"])
     yield from _bars(range(len(estimate["theta"])), estimate["theta"], set(), labels)
     yield ""
     weights = estimate["lag_weights"]

@@ -27,7 +27,13 @@ def play(url: str, name: str, algorithm: str) -> tuple[list[float], dict]:
     with Client(url) as client:
         # Rounds pass within milliseconds here, so decisions wait for fits. A live loop does not.
         session = client.create_session(
-            name, dim=len(LESSONS), horizon=HORIZON, algorithm=algorithm, refit="blocking", seed=1
+            name,
+            dim=len(LESSONS),
+            horizon=HORIZON,
+            algorithm=algorithm,
+            refit="blocking",
+            seed=1,
+            reward_unit="points",
         )
         for t in range(1, ROUNDS + 1):
             decision = session.decide(arms, arm_ids=LESSONS)

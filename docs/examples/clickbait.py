@@ -38,6 +38,7 @@ def play(url: str, name: str, algorithm: str, seed: int = 1) -> tuple[list[float
             algorithm=algorithm,
             refit="blocking",
             seed=seed,
+            reward_unit="clicks",
         )
         for hour in range(HORIZON, HORIZON + HOURS):
             stories = rng.uniform(-1, 1, (5, len(FEATURES)))  # beside a usual story

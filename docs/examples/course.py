@@ -48,7 +48,13 @@ def play(url: str, name: str, algorithm: str) -> tuple[list[float], dict]:
     with Client(url) as client:
         # Weeks pass within a second here, so decisions wait for fits. A live loop does not.
         session = client.create_session(
-            name, dim=len(FEATURES), horizon=HORIZON, algorithm=algorithm, refit="blocking", seed=1
+            name,
+            dim=len(FEATURES),
+            horizon=HORIZON,
+            algorithm=algorithm,
+            refit="blocking",
+            seed=1,
+            reward_unit="points",
         )
         for week in range(1, WEEKS + 1):
             for learner in range(LEARNERS):

@@ -50,7 +50,13 @@ def play(url: str, name: str) -> list[dict[str, Any]]:
     with Client(url) as client:
         # Days pass within milliseconds here, so decisions wait for fits. A live shop does not.
         session = client.create_session(
-            name, dim=len(THETA), horizon=len(WEIGHTS), holdout=HOLDOUT, refit="blocking", seed=1
+            name,
+            dim=len(THETA),
+            horizon=len(WEIGHTS),
+            holdout=HOLDOUT,
+            refit="blocking",
+            seed=1,
+            reward_unit="EUR",
         )
         for day in range(1, DAYS + 1):
             if day == BROKEN:

@@ -52,7 +52,13 @@ def play(url: str, name: str, algorithm: str, late: int = 1) -> tuple[list[float
     with Client(url) as client:
         # Days pass within a second here, so decisions wait for fits. A live loop does not.
         session = client.create_session(
-            name, dim=len(FEATURES), horizon=HORIZON, algorithm=algorithm, refit="blocking", seed=1
+            name,
+            dim=len(FEATURES),
+            horizon=HORIZON,
+            algorithm=algorithm,
+            refit="blocking",
+            seed=1,
+            reward_unit="visits",
         )
         for day in range(1, DAYS + 1):
             come = readers.come(day)

@@ -51,7 +51,13 @@ def play(url: str, name: str, algorithm: str) -> tuple[list[float], dict]:
     with Client(url) as client:
         # Days pass within a second here, so decisions wait for fits. A live loop does not.
         session = client.create_session(
-            name, dim=len(FEATURES), horizon=HORIZON, algorithm=algorithm, refit="blocking", seed=1
+            name,
+            dim=len(FEATURES),
+            horizon=HORIZON,
+            algorithm=algorithm,
+            refit="blocking",
+            seed=1,
+            reward_unit="app sessions",
         )
         for day in range(1, DAYS + 1):
             for person in range(PEOPLE):

@@ -56,7 +56,13 @@ def play(url: str, name: str, algorithm: str) -> tuple[list[float], dict]:
     clock = {"slot_seconds": 3600, "start": START.isoformat()}
     with Client(url) as client:
         session = client.create_session(
-            name, dim=len(FEATURES), horizon=HORIZON, algorithm=algorithm, clock=clock, seed=1
+            name,
+            dim=len(FEATURES),
+            horizon=HORIZON,
+            algorithm=algorithm,
+            clock=clock,
+            seed=1,
+            reward_unit="hundred EUR",
         )
         for hour in range(HOURS):
             begin = START + timedelta(hours=hour)

@@ -111,7 +111,7 @@ class AnytimeOptions(Options):
         return Covariates(self.seasonality, self.trend, self.covariates)
 
     def says(self, found: Finding) -> bool:
-        """Whether it was told what a finding advises to tell."""
+        """Whether these tell fits what a finding advises to tell."""
         if found.code == "season":
             return any(_is_part(season, found.period or 0.0) for season in self.seasonality)
         told = {"trend": self.trend, "lags_change": self.memory}

@@ -17,6 +17,7 @@ from lhb_engine.agents.scores import best_arms, is_finite, scores_of
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.estimate import Estimate
+from lhb_engine.findings.finding import Finding
 from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
 from lhb_engine.randomness import Draw
 
@@ -92,6 +93,10 @@ class Options:
     def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the options that change if what these findings advise is added; {}: none."""
         return {}
+
+    def says(self, found: Finding) -> bool:
+        """Whether these tell fits what a finding advises to tell."""
+        return False
 
 
 class Agent:

@@ -185,7 +185,8 @@ def lift(
     """
     fewest = min(agent.n_trajectories, control.n_trajectories)
     if fewest < MIN_TRAJECTORIES:
-        return Refusal(f"a group has {fewest} measured {units}; {MIN_TRAJECTORIES} are needed")
+        who = "control" if control.n_trajectories == fewest else "the agent"
+        return Refusal(f"{who} has {fewest} {units} with rewards; {MIN_TRAJECTORIES} are needed")
     n = np.array([agent.rounds, control.rounds])
     even = _even_units(agent, control)
     if even < LEAST_EVEN:

@@ -37,7 +37,7 @@ def check_choices(
     if not differs.any():
         yield Finding(
             "arms_alike",
-            "The arms of a round have the same contexts: there is nothing to choose. Give arms "
+            "The arms of a decision have the same contexts: there is nothing to choose. Give arms "
             "features in which they differ.",
         )
     elif len(alike):
@@ -45,8 +45,8 @@ def check_choices(
         yield Finding(
             "never_differs",
             f"{named(features)} never differ{'s' * (len(features) == 1)} between the arms of a "
-            "round, so no choice goes by it: report it as a covariate, or multiply it by a feature "
-            "in which the arms differ.",
+            "decision, so no choice goes by it: report it as a covariate, or multiply it by a "
+            "feature in which the arms differ.",
             features=features,
         )
 

@@ -60,9 +60,9 @@ WHY: dict[Missing, str] = {
 ASKED: dict[Code, str] = {  # the trouble that a check looks for
     "rewards_early": "rewards that depend on later choices",
     "arms_alike": "arms that are all alike",
-    "shared_with_rewards": "rewards that move with what all arms of a round share",
+    "shared_with_rewards": "rewards that move with what all arms share",
     "offers_follow": "offers that follow from choices",
-    "known_before": "rewards that are known before their round's choice",
+    "known_before": "rewards that are known before the choice",
     "horizon_short": "choices that pay beyond the horizon",
     "scores_curved": "features that work together",
     "lags_change": "lags that change",

@@ -20,7 +20,7 @@ from service.lift.steps import sums_so_far
 from service.lift.sums import DAY, GROUPS, LiftSums
 from service.lift.units import TRAJECTORIES, units_in_words
 from service.lift.watch import sum_up
-from service.rounds.timeline import timeline_of
+from service.rounds.timeline import in_rounds, timeline_of
 from service.session.records import LiftSumsRow, SessionRow
 from service.session.trial import Trial, block_rounds
 from service.storage.reader import Reader
@@ -73,9 +73,9 @@ def get_lift(
     return {
         **{name: _group(sums.groups[name]) for name in GROUPS},
         "lift": compared,
-        "verdict": verdict,
+        "verdict": in_rounds(session, verdict),
         "groups_differ": _differ(sums, trial.share),
-        "reason": reason,
+        "reason": reason and in_rounds(session, reason),
         "units": units,
         "rounds_to_go": to_go if isfinite(to_go) else None,
         "days_to_go": to_go / a_day if a_day and isfinite(to_go) else None,
@@ -124,8 +124,8 @@ def _refused(
     if units == TRAJECTORIES:
         n = sums.n_units + ceil(to_go)
         reason += f", which takes about {n} in all with this share in control, and {sums.n_units} "
-        return f"{reason}are measured: more rounds of the same {units} do not help", inf, None
-    reason += f", after about {ceil(to_go)} more"
+        return f"{reason}have rewards: more rounds of the same {units} do not help", inf, None
+    reason += f", which come with about {ceil(to_go)} more of both groups"
     rounds, n_rounds = session.horizon + 1, block_rounds(session.horizon)
     seconds = timeline_of(session).seconds
     if seconds is None:
@@ -145,7 +145,7 @@ def _said(lift: Lift, sums: LiftSums, units: str, session: SessionRow) -> str:
     between = f"{earned} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
     said = [
         f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}, from "
-        f"{sums.rounds:,.0f} measured rounds of {sums.n_units:,} {units}, {n_control:,} of these "
+        f"{sums.rounds:,.0f} rounds of {sums.n_units:,} {units}, {n_control:,} of these "
         "in control."
     ]
     if lift.narrowed_by_past >= 0.01:
@@ -160,7 +160,7 @@ def _what_decides(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
     to_go, a_day = lift.rounds_to_go(lift.difference, sums.rounds, narrowing), sums.rounds_a_day()
     if isfinite(to_go):
         days = f", about {to_go / a_day:,.0f} days as of late" if a_day else ""
-        return f"If it stays as large, about {to_go:,.0f} more measured rounds decide{days}."
+        return f"If it stays as large, about {to_go:,.0f} more rounds decide{days}."
     if narrowing.lasting is None:
         return "How many more rounds decide is not seen yet."
     more = f"More rounds of the same {units} do not decide it: more {units} would"

@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
-from lhb_engine.findings.finding import by_names
+from lhb_engine.agents import Options, make_options
+from lhb_engine.findings.finding import Finding, by_names
 from service.fits.fit_answer import Fitted
 from service.rounds.offered_arms import feature_names
+from service.rounds.timeline import in_rounds
 from service.session.records import EstimateRow, SessionRow
 from service.session.schedule_records import DueFit
 from service.storage.reader import Reader
@@ -84,10 +86,18 @@ def last_estimated(reader: Reader, session: SessionRow, last: int) -> EstimateRo
 
 
 def findings_of(reader: Reader, session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:
-    """Return a fit's findings, which call features by the names of the session, or of its arms."""
+    """Return a fit's findings, which call features, and rounds, by the names of the session."""
     findings = record.values.get("findings") or []
     names = feature_names(reader, session) if any(one["features"] for one in findings) else ()
-    return [one | {"message": by_names(one["message"], one["features"], names)} for one in findings]
+    told = make_options(session.algorithm, session.options) if findings else Options()
+
+    def said(one: dict[str, Any]) -> str:
+        message = in_rounds(session, one["message"])
+        if told.says(Finding(**one)):
+            message = f"{message.partition(': ')[0]}. Later fits are told so: nothing is to do."
+        return by_names(message, one["features"], names)
+
+    return [one | {"message": said(one)} for one in findings]
 
 
 def has_alarm(record: EstimateRow) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from service.lift.exact import exact
 from service.lift.sums import GROUPS, LiftSums
 from service.rounds import timeline_by_slot as slots
-from service.rounds.timeline import Timeline, timeline_of
+from service.rounds.timeline import Timeline, in_rounds, timeline_of
 from service.rounds.timeline_by_decision import ByDecision
 from service.session.records import PlayedRound, SessionRow
 from service.session.trial import block_of, block_rounds, is_mixed
@@ -16,7 +16,6 @@ from service.storage.reader import MeasuredRow, Reader
 
 PAST = -1  # the block of what a trajectory earned before anybody played for a group
 TRAJECTORIES = "trajectories"
-NAMES = {None: "rounds", 60: "minutes", 3600: "hours", 86_400: "days", 604_800: "weeks"}
 MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out
 Unit = tuple[str, int]  # trajectory, block
 
@@ -103,11 +102,9 @@ def units_of_session(session: SessionRow, since: int, sums: LiftSums) -> ByRound
 
 def units_in_words(session: SessionRow) -> str:
     """Return what the units of a comparison are."""
-    timeline = timeline_of(session)
-    if session.n_trajectories != 1 and not timeline.is_of_all:
+    if session.n_trajectories != 1 and not timeline_of(session).is_of_all:
         return TRAJECTORIES
-    n, name = block_rounds(session.horizon), NAMES.get(timeline.seconds)
-    return f"blocks of {n} {name or f'slots of {timeline.seconds} s'}"
+    return in_rounds(session, f"blocks of {block_rounds(session.horizon)} rounds")
 
 
 def mean_score(scores: bytes | None) -> float:

@@ -4,6 +4,7 @@ It says which round a decision begins, which rounds a value belongs to, and what
 kinds answer the same calls. This module alone reads which kind a session has.
 """
 
+import re
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -25,6 +26,17 @@ _by_slot = lru_cache(maxsize=256)(BySlot)
 def timeline_of(session: SessionRow) -> Timeline:
     """Return the timeline of a session."""
     return BY_DECISION if session.clock is None else _by_slot(session.clock)
+
+
+def in_rounds(session: SessionRow, text: str) -> str:
+    """Return a text in which rounds are called what they are: hours where a slot is an hour."""
+    called = timeline_of(session).called
+    several, one = (
+        re.sub(r"^\w+", r"\g<0>s", called),
+        f"{'an' if called == 'hour' else 'a'} {called}",
+    )
+    words = {"rounds": several, "a round": one, "round": called}
+    return re.sub(r"\b(a round|rounds?)\b", lambda found: words[found[0]], text)
 
 
 def read_history(

@@ -30,6 +30,7 @@ class ByDecision:
     """Rounds are decisions: a session counts them by position, a trajectory by number."""
 
     seconds = None  # of a slot
+    called = "round"  # in texts
     is_of_all = False  # a reward is of its trajectory
 
     def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:

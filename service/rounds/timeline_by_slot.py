@@ -34,6 +34,7 @@ from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.unit_of_work import UnitOfWork
 
+NAMES = {1: "second", 60: "minute", 3600: "hour", 86_400: "day", 604_800: "week"}
 AHEAD_SECONDS = 60.0  # by which a client's clock may be ahead of the server's
 
 
@@ -50,6 +51,11 @@ class BySlot:
     def seconds(self) -> int:
         """Of a slot."""
         return self.clock.slots.seconds
+
+    @property
+    def called(self) -> str:
+        """What texts call a slot."""
+        return NAMES.get(self.seconds, f"slot of {self.seconds} s")
 
     @property
     def is_of_all(self) -> bool:

@@ -11,6 +11,8 @@ from service.commands.change_session import ChangeSession
 from service.lift.exact import nearest
 from service.lift.steps import next_step
 from service.lift.sums import LiftSums
+from service.lift.units import units_in_words
+from service.rounds.timeline import in_rounds
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.service.commands.slots import begin, between
@@ -161,3 +163,20 @@ def test_a_shadow_goes_live_before_and_after_its_first_slot(
     assert sum_up(harness).rounds > 0
     with harness.store.reader() as reader:
         assert next_step(reader, harness.session) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "one", "many"),
+    [
+        (3600, "an hour", "hours"),
+        (60, "a minute", "minutes"),
+        (90, "a slot of 90 s", "slots of 90 s"),
+    ],
+)
+def test_texts_call_a_round_what_it_is(
+    harness: ServiceHarness, seconds: int, one: str, many: str
+) -> None:
+    begin(harness, holdout=HOLDOUT, horizon=HORIZON, clock={"slot_seconds": seconds})
+    assert units_in_words(harness.session) == f"blocks of 6 {many}"
+    text = in_rounds(harness.session, "+1 a round, from 3 rounds; since round 2")
+    assert text == f"+1 {one}, from 3 {many}; since {one.split(' ', 1)[1]} 2"

@@ -1,13 +1,17 @@
 // What to do: what is wrong with the session, worst first, each with what helps.
 
 import { make, number } from "./dom.js"
+import { inWords } from "./units.js"
 
 const MOST_MISSING = 0.1 // share of the rounds at hand
-const HOLDOUT = "To measure whether this beats what you had, create a session with holdout: a share of rounds is left to what you had."
+const HOLDOUT = "To measure whether this beats what you had, create a session with holdout: a share of all rounds is left to what you had."
 
 export function advice({ session, lift, series, checks, failed, unknown }) {
   const found = []
-  const add = (text, isBad = false) => found.push(make("li", { class: isBad ? "error" : null }, isBad ? make("span", { role: "alert" }, text) : text))
+  const add = (said, isBad = false) => {
+    const text = inWords(said, session)
+    found.push(make("li", { class: isBad ? "error" : null }, isBad ? make("span", { role: "alert" }, text) : text))
+  }
   if (session.guard === "tripped") add("The guard has tripped: the agent earned less than control, whose policy plays alone until the guard is armed again.", true)
   if (series.alarm) add("Later rounds fit the model badly: the world, or the data, has changed. Look at what came and what was expected, below.", true)
   if (failed) add(`The last fit failed: ${failed}`, true)

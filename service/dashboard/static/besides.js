@@ -5,11 +5,11 @@ import { almost, amount, swing } from "./units.js"
 
 export function besidesCard() {
   const node = make("section", { class: "card" })
-  const show = (fit, session, size) => {
+  const show = (fit, session) => {
     node.hidden = !fit.effects && !fit.levels
     if (node.hidden) return
     node.replaceChildren(make("h3", {}, "What moves the reward besides"),
-      ...(fit.effects ? [effectsTable(fit.effects, session, size)] : []),
+      ...(fit.effects ? [effectsTable(fit.effects, session)] : []),
       ...(fit.levels ? [make("p", {}, levels(fit.levels, session))] : []))
   }
   node.hidden = true
@@ -17,11 +17,11 @@ export function besidesCard() {
 }
 
 // `covariates` are the first of the groups, of one value each; a season's harmonics are one effect.
-function effectsTable({ groups, values, share, included }, session, size) {
+function effectsTable({ groups, values, share, included }, session) {
   const covariates = session.options.covariates ?? []
   const rows = new Map()
   groups.forEach((group, i) => {
-    const period = i >= covariates.length && /^season (.+), harmonic/.exec(group)?.[1], name = period ? swing(Number(period), size) : group
+    const period = i >= covariates.length && /^season (.+), harmonic/.exec(group)?.[1], name = period ? swing(Number(period), session.seconds) : group
     const before = rows.get(name) ?? { share: 0, included: 0 }
     rows.set(name, { name, adds: i < covariates.length ? amount(values[i], session) : "", share: before.share + share[i], included: Math.max(before.included, included[i]) })
   })

@@ -2,10 +2,11 @@
 
 import { get } from "./api.js"
 import { make, number } from "./dom.js"
+import { NOTHING } from "./palette.js"
 import { bandOver, dated, lines, plotCard, stack, TIME } from "./plots.js"
-import { amount } from "./units.js"
+import { amount, several } from "./units.js"
 
-const PARTS = { trend: "--seven", season: "--five", covariates: "--four", levels: "--three" } // besides base and actions
+const PARTS = { trend: "--trend", season: "--season", covariates: "--covariates", levels: "--levels" } // besides base and actions
 const NAMES = { levels: "users' levels" }
 const REWARD = { label: "what came", color: "--ink", isLine: true }
 const MOST_TRAJECTORIES = 20 // to choose from
@@ -30,7 +31,7 @@ export async function readSeries(path, session, rounds, bins, signal) {
 }
 
 export const xsOf = ({ by }, items) => items.map(item => (by === "time" ? new Date(item.at) / 1000 : by === "round" ? item.first_round : (item.first_round + item.last_round) / 2))
-export const xName = ({ by, dates }, session) => (by === "time" ? TIME : by === "round" ? "round of each user" : session.clock ? "slot" : dates ? { label: "round", dates } : "round")
+export const xName = ({ by, dates }, session) => (by === "time" ? TIME : by === "round" ? `${session.unit} of each user` : dates ? { label: session.unit, dates } : session.unit)
 
 export function cameCard(name, beside) {
   const plot = plotCard("What came, and what it is made of", `${name} rewards`, [], null)
@@ -70,7 +71,7 @@ function draw({ plot, parts, spread }, series, session, common) {
   const names = Object.keys(PARTS).filter(part => made.length && extent(item => item.parts[part]) > LEAST_MOVE * extent(item => item.reward))
   const rest = item => item.expected - item.parts.actions + (common ?? 0), actions = item => item.parts.actions - (common ?? 0)
   const layers = !made.length ? [] : [
-    { label: common === null ? "without actions" : "arms by chance", color: "--six", of: rest },
+    { label: common === null ? "without actions" : "arms by chance", color: NOTHING, of: rest },
     { label: common === null ? "actions" : "its choices beyond", color: "--one", isStrong: true, of: actions },
   ]
   const columns = [xs, ...layers.map(({ of }) => items.map(item => (item.parts ? of(item) : null))), items.map(item => item.reward)]
@@ -99,7 +100,7 @@ function words({ reason, first_round, last_round, by }, items, made, session, co
   if (!made.length) return reason || "No estimate is in use, so nothing is expected: the first fit will tell what rewards are made of."
   const off = made.reduce((sum, item) => sum + Math.abs(item.reward - item.expected), 0) / made.length
   const begun = session.clock ? session.clock.n_slots : session.n_rounds
-  const part = begun > last_round - first_round + 1 && by !== "round" ? ` The latest ${number(last_round - first_round + 1)} rounds.` : ""
+  const part = begun > last_round - first_round + 1 && by !== "round" ? ` The latest ${several(last_round - first_round + 1, session.unit)}.` : ""
   const shared = common === null ? "" : " What these arms have in common cannot be told from the base: the lower layer has it, the upper one what its choices pay beyond."
   return `The layers add up to what the estimate in use expects; the line is what came, ${amount(off, session)} away on average.${shared} The axis need not begin at 0.${part}`
 }

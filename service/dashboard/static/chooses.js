@@ -1,8 +1,10 @@
 // What it chooses: shares of arms over time, and what it would choose now.
 
-import { make, number } from "./dom.js"
-import { plotCard, stack, TONES } from "./plots.js"
+import { make } from "./dom.js"
+import { palette } from "./palette.js"
+import { plotCard, stack } from "./plots.js"
 import { armName, areNamed } from "./worth.js"
+import { several } from "./units.js"
 import { xName, xsOf } from "./came.js"
 
 const MOST = 7 // arms told apart
@@ -17,14 +19,15 @@ export function choosesCard(name) {
     const place = { by, dates }, shown = arms.items.filter(item => item.n > 0).slice(0, MOST)
     const others = arms.bins.map((_, i) => Math.max(0, 1 - shown.reduce((sum, item) => sum + item.shares[i], 0)))
     const hasOthers = others.some(share => share > 1e-9)
-    const looks = shown.map((item, i) => ({ label: armName(item), color: TONES[i], isStrong: true }))
+    const tones = palette(session, arms)
+    const looks = shown.map(item => ({ label: armName(item), color: tones.get(armName(item)), isStrong: true }))
     const rows = shown.map(item => item.shares)
     if (hasOthers) {
       looks.push({ label: "others", color: "--line", isStrong: true })
       rows.push(others)
     }
-    plot.redraw([xsOf(place, arms.bins), ...rows], undefined, { draw: stack(xName(place, { clock: null }), "share", looks, [0, 1]), heads: ["at", ...looks.map(look => look.label)] })
-    plot.say(`Of ${number(arms.last_round - arms.first_round + 1)} decisions.${session.holdout ? " Those that control plays are among them." : ""}`)
+    plot.redraw([xsOf(place, arms.bins), ...rows], undefined, { draw: stack(xName(place, { unit: session.each }), "share", looks, [0, 1]), heads: ["at", ...looks.map(look => look.label)] })
+    plot.say(`Of ${several(arms.last_round - arms.first_round + 1, session.each)}.${session.holdout ? " Those that control plays are among them." : ""}`)
   }
   return { node, update }
 }

@@ -15,7 +15,7 @@ export async function showComparison(main, ids, signal) {
   const looks = found.map(({ session }, i) => ({ label: session.name || session.id, ...LOOKS[i] }))
   const names = looks.map(look => look.label)
   const rewards = plotCard("Reward", "compared rewards", ["round", ...names], lines("round", "mean reward", looks))
-  const lags = plotCard("Lag weights: which past rounds pay", "compared lag weights", ["lag", ...names], lines("rounds ago", "weight", looks))
+  const lags = plotCard("Lag weights: which past choices pay", "compared lag weights", ["lag", ...names], lines("rounds ago", "weight", looks))
   const theta = plotCard("Theta: what makes a choice good", "compared theta", ["feature", ...names],
     lines("feature", "value", looks.map(look => ({ ...look, dots: true }))))
   main.replaceChildren(make("h1", {}, "Sessions compared"),

@@ -2,15 +2,13 @@
 
 import { get } from "./api.js"
 import { make, number, table } from "./dom.js"
-import { inUsers } from "./headline.js"
 import { bandOver, plotCard, TIME } from "./plots.js"
-import { amount, signed } from "./units.js"
+import { amount, inWords, many, one, several, signed } from "./units.js"
 
 const percent = share => `${(100 * share).toFixed(1)}%`
 
 export function liftCard(name) {
-  const card = plotCard("Lift: what the agent adds a round", `${name} lift`, ["rounds", "lift", "low", "high"],
-    bandOver("measured rounds", "lift"))
+  const card = plotCard("Lift: what the agent adds", `${name} lift`, [], null)
   card.node.classList.add("part")
   const groups = make("div"), shadow = make("p", { class: "soft" })
   card.node.append(groups, shadow)
@@ -31,10 +29,11 @@ function drawLift(card, { lift, reason, points, agent, control }, session) {
   const columns = ["difference", "low", "high"].map(name => points.map(point => point[name]))
   const times = points.map(point => new Date(point.at) / 1000)
   const isTimed = times.at(-1) - times[0] > 86400 // else dates tell nothing
+  const counted = { draw: bandOver(many(session.unit), "lift"), heads: [many(session.unit), "lift", "low", "high"] }
   const timed = { draw: bandOver(TIME, "lift"), heads: ["at", "lift", "low", "high"] }
-  card.redraw(points.length ? [isTimed ? times : points.map(point => point.n_rounds), ...columns] : [[]], undefined, isTimed ? timed : undefined)
-  card.say(lift === null ? `No lift yet: ${inUsers(reason)}.`
-    : `${amount(lift.difference, session)} a round, ${amount(lift.low, session)} to ${amount(lift.high, session)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.${explained(lift, agent.reward - control.reward, session)}`)
+  card.redraw(points.length ? [isTimed ? times : points.map(point => point.n_rounds), ...columns] : [[]], undefined, isTimed ? timed : counted)
+  card.say(lift === null ? `No lift yet: ${inWords(reason, session)}.`
+    : `${amount(lift.difference, session)} ${one(session.unit)}, ${amount(lift.low, session)} to ${amount(lift.high, session)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.${explained(lift, agent.reward - control.reward, session)}`)
 }
 
 // Why the groups' means differ by something else than lift.
@@ -46,13 +45,13 @@ function explained({ difference }, raw, session) {
 function groupTable(lift, session) {
   const rows = ["agent", "control"].map(group => ({ group, ...lift[group] }))
   return table("Reward of both groups", [
-    ["group", row => row.group], ["reward a round", row => (row.reward === null ? "–" : amount(row.reward, session)), true],
-    ["measured rounds", row => number(row.n_rounds), true], [inUsers(lift.units), row => number(row.n_units), true],
+    ["group", row => row.group], [`reward ${one(session.unit)}`, row => (row.reward === null ? "–" : amount(row.reward, session)), true],
+    [many(session.unit), row => number(row.n_rounds), true], [inWords(lift.units, session), row => number(row.n_units), true],
   ], rows)
 }
 
 function said({ n_rounds, agreement, expected_agent, expected_caller }, session) {
-  const agrees = `Of ${number(n_rounds)} rounds that the caller played, the agent agrees in ${percent(agreement)}.`
+  const agrees = `Of ${several(n_rounds, session.each)} that the caller played, the agent agrees in ${percent(agreement)}.`
   if (expected_agent === null) return agrees
   return `${agrees} By its model an action of the caller pays ${amount(expected_caller, session)} in all, the agent's own ${amount(expected_agent, session)}.`
 }

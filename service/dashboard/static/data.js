@@ -1,17 +1,18 @@
 // Missing values, late ones, how long they take to come, and which rounds are kept.
 
 import { duration, make, number } from "./dom.js"
+import { many, one, several } from "./units.js"
 
 export function dataFacts(session, series) {
   const { arrivals } = series
-  const unit = session.clock ? "slot" : "round"
+  const { unit } = session
   const rounds = series.last_round - series.first_round + 1
   if (rounds < 1) return make("p", { class: "soft" }, `No ${unit} yet.`)
   const measured = series.items.reduce((sum, item) => sum + item.n_measured, 0)
   const share = (part, whole) => (whole ? `${number(part)} (${Math.round((100 * part) / whole)}%)` : "–")
-  const rows = [[`${unit}s looked at`, number(rounds)], ["measured", share(measured, rounds)], ["missing", share(rounds - measured, rounds)]]
+  const rows = [[`${many(unit)} looked at`, number(rounds)], ["measured", share(measured, rounds)], ["missing", share(rounds - measured, rounds)]]
   if (arrivals) {
-    rows.push(["came after the next round had begun", share(arrivals.n_late, arrivals.n_values)],
+    rows.push([`came after the next ${unit} had begun`, share(arrivals.n_late, arrivals.n_values)],
       ["half of the values came within", duration(arrivals.median_seconds)],
       ["nine of ten came within", duration(arrivals.nine_tenths_seconds)], ["the slowest took", duration(arrivals.longest_seconds)])
   }
@@ -20,14 +21,14 @@ export function dataFacts(session, series) {
     ...retention(session).map(said => make("p", {}, said)))
 }
 
-function mode({ clock, reward_mode }) {
-  if (clock) return "A reward is the total of whole slots."
-  return reward_mode === "sum" ? "Values of a round add up." : "A round has one value."
+function mode({ clock, reward_mode, unit }) {
+  if (clock) return `A reward is the total of whole ${many(unit)}.`
+  return reward_mode === "sum" ? `Values of ${one(unit)} add up.` : `There is one value ${one(unit)}.`
 }
 
 // What is kept of old rounds, and how many have gone.
-function retention({ keep_rounds, keep_days, n_dropped_rounds }) {
-  const kept = [keep_rounds && `the latest ${number(keep_rounds)} rounds`, keep_days && `those of the last ${number(keep_days)} days`].filter(Boolean)
+function retention({ keep_rounds, keep_days, n_dropped_rounds, each }) {
+  const kept = [keep_rounds && `the latest ${several(keep_rounds, each)}`, keep_days && `those of the last ${number(keep_days)} days`].filter(Boolean)
   const said = kept.length ? [`Kept for certain: ${kept.join(" and ")}. Older ones may go once no coming fit needs them.`] : []
-  return n_dropped_rounds ? [...said, `${number(n_dropped_rounds)} old rounds are not listed any more. What was learned from them stays.`] : said
+  return n_dropped_rounds ? [...said, `${several(n_dropped_rounds, each).replace(" ", " old ")} are not listed any more. What was learned from them stays.`] : said
 }

@@ -1,7 +1,7 @@
 // What the session earns: a number, over what, since when, how sure, and how long until it is known.
 
 import { duration, make, number } from "./dom.js"
-import { amount, lagUnit, one, several, signed } from "./units.js"
+import { amount, inWords, many, one, several, signed } from "./units.js"
 import { bandOf } from "./worth.js"
 
 const NOTHING_BEFORE = "Whether this beats what you had is not known: there is neither a control group nor a log of it."
@@ -10,7 +10,6 @@ const LITTLE = 0.05 // of the gain
 const BELOW = 1.3, FIXED_BELOW = 2, ABOVE = 1.7 // how far the interval's ends are from that mean
 const VERY_LONG = 100 // times the rows so far
 
-export const inUsers = text => text.replaceAll("trajectories", "users")
 const between = ({ low, high }, session) => `between ${signed(low)} and ${signed(high, session)}`
 const seconds = text => new Date(text).getTime() / 1000
 
@@ -19,14 +18,14 @@ const seconds = text => new Date(text).getTime() / 1000
 export function figure({ session, lift, estimate, arms }) {
   if (lift?.lift) {
     const { difference: value, low, high } = lift.lift
-    return { value, low, high, by: "a round", over: "control" }
+    return { value, low, high, by: one(session.unit), over: "control" }
   }
   if (session.n_rounds === 0) return null
-  const gain = estimate?.gain && { ...estimate.gain.over_chance, by: "a decision", over: "choosing by chance", whose: "for the choices of its latest rounds" }
-  if (arms.reason) return gain && { ...gain, value: null }
+  const gain = estimate?.gain && { ...estimate.gain.over_chance, by: one(session.each), over: "choosing by chance", whose: `for the choices of its latest ${many(session.unit)}` }
+  if (arms.reason) return gain ? { ...gain, value: null } : null
   if (gain) return gain
   const player = playerOf(arms, "agent") ?? playerOf(arms, "caller")
-  return player ? { ...overChance(player, arms, estimate), whose: `by ${whose(player)}` } : null
+  return player ? { ...overChance(player, arms, estimate, session), whose: `by ${whose(player, session).replace(/,$/, "")}` } : null
 }
 
 // That number in a few words, for a list.
@@ -39,37 +38,37 @@ export function inBrief(found, session) {
 
 export const playerOf = (arms, who) => arms.players.find(({ by, one }) => by === who && one) ?? null
 
-function whose({ by, n }) {
-  const decisions = `${number(n)} decision${n === 1 ? "" : "s"}`
-  return { agent: `its own ${decisions}`, control: `control's ${decisions}` }[by] ?? `the ${decisions} that others chose, as in a log`
+function whose({ by, n }, { clock, each }) {
+  const choices = `${clock ? "" : "choices of "}${several(n, each)}`
+  return { agent: `its own ${choices}`, control: `control's ${choices}` }[by] ?? `others' ${choices}, as in a log,`
 }
 
 // What a decision of one player pays more than that of another, with its interval where there is one.
-function beside(player, other, estimate) {
+function beside(player, other, estimate, session) {
   const value = player.one.in_all - other.one.in_all
   const ends = bandOf(estimate?.totals, player.context.map((x, i) => x - other.context[i]), value)
-  return { value, by: "a decision", ...(ends ? { low: ends[0], high: ends[1] } : {}) }
+  return { value, by: one(session.each), ...(ends ? { low: ends[0], high: ends[1] } : {}) }
 }
 
-function overChance(player, { items }, estimate) {
+function overChance(player, { items }, estimate, session) {
   const isFixed = items.length > 1 && items.every(item => item.is_fixed)
   const mean = of => (isFixed ? items.reduce((sum, item) => sum + of(item), 0) / items.length : 0)
   const chance = { one: { in_all: mean(item => item.one.in_all) }, context: player.context.map((_, i) => mean(item => item.context[i])) }
-  return { ...beside(player, chance, estimate), over: isFixed ? "choosing these arms by chance" : "taking no action" }
+  return { ...beside(player, chance, estimate, session), over: isFixed ? "choosing these arms by chance" : "taking no action" }
 }
 
 export function headline({ session, lift, estimate, arms, series, epochs }) {
   const found = figure({ session, lift, estimate, arms }), own = playerOf(arms, "agent")
   const others = ["control", "caller"].map(who => playerOf(arms, who)).filter(other => other && own)
-  const aside = session.holdout && lift ? `Over control, as measured: ${inUsers(lift.verdict)}` : playerOf(arms, "caller") && own ? "" : NOTHING_BEFORE
+  const aside = session.holdout && lift ? `Over control, as measured: ${inWords(lift.verdict, session)}` : playerOf(arms, "caller") && own ? "" : NOTHING_BEFORE
   if (session.n_rounds === 0) return said(null, session, ["No round yet.", "The first decision begins the story.", session.holdout ? aside : ""])
   if (!found || found.value === null) {
-    return said(null, session, ["What it earns is not known yet.", arms.reason, found ? `By its model it is ${between(found, session)} a decision over choosing by chance, with probability 95%.` : "",
-      found ? untilKnown(estimate, series, arms) : "", when({ session, series, epochs }), aside])
+    return said(null, session, ["What it earns is not known yet.", arms.reason, found ? `By its model it is ${between(found, session)} ${one(session.each)} over choosing by chance, with probability 95%.` : "",
+      found ? untilKnown(estimate, series, arms, session) : "", when({ session, series, epochs }), aside])
   }
   const doubt = session.deciding === "in_doubt" ? "This is in doubt: see what to do." : ""
   const more = [...others.map(other => overOther(own, other, arms, estimate, session)), doubt, others.length ? "" : progress(series, session)]
-  if (lift?.lift) return overControl(lift, found, session, [spread(lift, estimate, session), lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms), ...more])
+  if (lift?.lift) return overControl(lift, found, session, [spread(lift, estimate, session), lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms, session), ...more])
   const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
   const first = `${found.by} over ${found.over}, ${found.whose}.`
   return said(found, session, [first, sure, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
@@ -77,16 +76,16 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
 
 function overControl({ lift: { ratio }, verdict }, found, session, more) {
   const percent = ratio === null ? "" : ` (${signed(100 * (ratio - 1))}%)`
-  return said(found, session, [`a round ${found.value < 0 ? "against" : "over"} control${percent}.`, inUsers(verdict), ...more])
+  return said(found, session, [`${found.by} ${found.value < 0 ? "against" : "over"} control${percent}.`, inWords(verdict, session), ...more])
 }
 
 // What others' choices pay, by the same model.
 function overOther(own, other, arms, estimate, session) {
-  const more = beside(own, other, estimate)
+  const more = beside(own, other, estimate, session)
   const band = more.low === undefined ? "" : ` (${signed(more.low)} to ${signed(more.high)})`
-  if (other.by === "control") return `By its model its own choices pay ${signed(more.value, session)}${band} a decision over control's.`
-  const theirs = overChance(other, arms, estimate)
-  return `The ${number(other.n)} decisions that others chose, as in a log, earned ${signed(theirs.value, session)} over ${theirs.over}. Its own earn ${signed(more.value, session)}${band} a decision over theirs, by its model.`
+  if (other.by === "control") return `By its model its own choices pay ${signed(more.value, session)}${band} ${more.by} over control's.`
+  const theirs = overChance(other, arms, estimate, session)
+  return `${whose(other, session).replace("o", "O")} earned ${signed(theirs.value, session)} over ${theirs.over}. Its own earn ${signed(more.value, session)}${band} ${more.by} over theirs, by its model.`
 }
 
 // Where users have levels, the groups differ by these, too.
@@ -109,12 +108,12 @@ function gained(estimate, arms, series, session) {
   return [
     left.high < LITTLE * gain.value ? "Almost nothing is left to gain." : `The best choices would add ${amount(left.value, session)} more.`,
     fixed && !arms.items.every(item => item.is_fixed) ? `Over always choosing the same arm, the best one, it is ${signed(fixed.value, session)}, ${between(fixed, session)}.` : "",
-    untilKnown(estimate, series, arms),
+    untilKnown(estimate, series, arms, session),
   ]
 }
 
 // Intervals shrink with the root of the rows, around the mean of the draws.
-function untilKnown({ gain, n_rows }, { items, last_round }, arms) {
+function untilKnown({ gain, n_rows }, { items, last_round }, arms, session) {
   if (!gain || gain.over_chance.low >= 0) return ""
   const { low, high } = gain.over_chance
   const below = arms.items.length && arms.items.every(item => item.is_fixed) ? FIXED_BELOW : BELOW
@@ -123,7 +122,7 @@ function untilKnown({ gain, n_rows }, { items, last_round }, arms) {
   if (times >= VERY_LONG) return "At this pace it will not be known for a very long time: the difference is small beside the noise."
   const first = items.find(item => item.at), rounds = n_rows * (times - 1)
   const pace = first ? (last_round - first.first_round + 1) / Math.max(1, Date.now() / 1000 - seconds(first.at)) : 0
-  return `If it stays as large, about ${number(Math.round(rounds))} more measured rounds decide${pace ? `, about ${duration(rounds / pace)} at the pace so far` : ""}.`
+  return `If it stays as large, about ${several(Math.round(rounds), session.unit).replace(" ", " more ")} decide${pace ? `, about ${duration(rounds / pace)} at the pace so far` : ""}.`
 }
 
 // Whether it became better: what choices bring in the last tenth of the history beside the first.
@@ -132,7 +131,7 @@ function progress({ items }, session) {
   if (known.length < 10) return ""
   const mean = some => some.reduce((sum, item) => sum + item.parts.actions * item.n_measured, 0) / some.reduce((sum, item) => sum + item.n_measured, 0)
   const more = mean(known.slice(-n)) - mean(known.slice(0, n))
-  return `Choices of the last tenth bring ${amount(Math.abs(more), session)} ${one(lagUnit(session.clock))} ${more < 0 ? "less" : "more"} than those of the first, by its model.`
+  return `Choices of the last tenth bring ${amount(Math.abs(more), session)} ${one(session.unit)} ${more < 0 ? "less" : "more"} than those of the first, by its model.`
 }
 
 // When something will be known: how far the next fit is away.
@@ -140,7 +139,7 @@ function when({ session, series, epochs }) {
   const measured = series.items.reduce((sum, item) => sum + item.n_measured, 0)
   if (measured === 0) return "No reward has come yet; nothing is learned without."
   const open = epochs.find(epoch => !epoch.at)
-  const unit = session.clock ? "slot" : "round"
+  const { unit } = session
   if (!open) return ""
   const left = open.window.due - series.last_round
   return left > 0 ? `The next fit comes after ${unit} ${number(open.window.due)}, in ${several(left, unit)}.` : "A fit is due and waits for rewards."

@@ -1,6 +1,7 @@
 // When actions pay: the lag weights, or the lag profiles of features, of the fit that is shown.
 
-import { make, number } from "./dom.js"
+import { features, make, number } from "./dom.js"
+import { palette } from "./palette.js"
 import { barsOver, plotCard, profileLines, withIntervals } from "./plots.js"
 import { ago, howSoon } from "./units.js"
 
@@ -8,15 +9,14 @@ const MOST_FEATURES = 8 // in one plot: those with the largest profiles
 const HEADS = ["lag", "weight", "low", "high"]
 const WHISKERS = "Whiskers: 95% intervals."
 
-export function lagsCard(name, clock) {
-  const counted = clock ? "slot" : "round"
-  const shared = plotCard("Lag weights: which past rounds pay", `${name} lag weights`, HEADS, null)
+export function lagsCard(name) {
+  const shared = plotCard("Lag weights: which past choices pay", `${name} lag weights`, HEADS, null)
   const own = make("div"), none = make("p", {}, "Nothing has been learned yet: the session explores until a fit finds a direction.")
   const slider = make("input", { type: "range", min: 1, value: 1, id: "fit", "aria-label": "Fit to show" })
   const which = make("output", { for: "fit", class: "soft" })
   const walk = make("p", {}, make("label", { for: "fit" }, "How they came about: fit "), slider, " ", which)
   const node = make("div", {}, none, shared.node, own, walk)
-  let fits = [], labels = [], isFollowing = true, timed = clock
+  let fits = [], labels = [], isFollowing = true, now = null, tones = null
   const show = i => {
     const fit = fits[i]
     none.hidden = Boolean(fit)
@@ -24,23 +24,24 @@ export function lagsCard(name, clock) {
     shared.node.hidden = !fit || Boolean(fit.lag_profiles)
     own.hidden = !fit?.lag_profiles
     if (!fit) return
-    which.textContent = `${i + 1} of ${fits.length}, after ${counted} ${number(fit.due)}`
+    which.textContent = `${i + 1} of ${fits.length}, after ${now.unit} ${number(fit.due)}`
     slider.setAttribute("aria-valuetext", which.textContent)
     const { intervals } = fit
-    if (fit.lag_profiles) own.replaceChildren(profiles(name, timed, fit, labels))
+    if (fit.lag_profiles) own.replaceChildren(profiles(name, now, fit, labels, tones))
     else {
-      shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(timed), "weight"), heads: HEADS })
-      shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, timed), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
+      shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(now), "weight"), heads: HEADS })
+      shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, now), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
     }
   }
   slider.addEventListener("input", () => {
     isFollowing = Number(slider.value) === fits.length
     show(Number(slider.value) - 1)
   })
-  const update = (learned, names, seconds) => {
-    timed = seconds ? { slot_seconds: seconds } : clock
+  const update = (learned, session, arms) => {
+    now = session
+    tones = palette(session, arms)
     fits = learned
-    labels = names
+    labels = features(session)
     slider.max = Math.max(1, fits.length)
     if (isFollowing) slider.value = fits.length
     show(Number(slider.value) - 1)
@@ -48,14 +49,14 @@ export function lagsCard(name, clock) {
   return { node, update }
 }
 
-function profiles(name, clock, { lag_profiles: rows, intervals, no_intervals: why }, labels) {
+function profiles(name, session, { lag_profiles: rows, intervals, no_intervals: why }, labels, tones) {
   const size = i => Math.max(...rows.map(row => Math.abs(row[i])))
   const chosen = labels.map((_, i) => i).sort((a, b) => size(b) - size(a)).slice(0, MOST_FEATURES).sort((a, b) => a - b)
   const names = chosen.map(i => labels[i])
   const bounds = end => intervals?.lag_profiles && chosen.map(i => intervals.lag_profiles.map(row => row[i][end]))
   const heads = ["lag", ...names, ...names.map(one => `${one}, low`), ...names.map(one => `${one}, high`)]
   const left = labels.length - chosen.length
-  const card = plotCard("Lag profiles: what each feature pays, and when", `${name} lag profiles`, heads, profileLines(ago(clock), "pays", names),
+  const card = plotCard("Lag profiles: what each feature pays, and when", `${name} lag profiles`, heads, profileLines(ago(session), "pays", names, names.map(label => tones.get(label))),
     [bounds(0) ? "Bands: 95% intervals." : `No band yet. ${why ?? ""}`, left > 0 && `The ${left} features with smaller profiles are left out.`].filter(Boolean).join(" "))
   queueMicrotask(() => card.redraw([rows.map((_, lag) => lag), ...chosen.map(i => rows.map(row => row[i])), ...(bounds(0) ?? []), ...(bounds(1) ?? [])]))
   return card.node

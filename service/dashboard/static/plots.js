@@ -83,8 +83,6 @@ export function bandOver(x, y) {
   ], undefined, { bands: [{ series: [3, 2], fill: color("--band") }] }), columns, host)
 }
 
-export const TONES = ["--one", "--two", "--three", "--four", "--five", "--six", "--seven", "--eight"]
-
 // Layers on each other, from the lowest, that add up; and a line, where `looks` has one more with
 // `isLine`. Columns are [xs, ...layers, line]. The top layer may take away.
 export function stack(x, y, looks, range) {
@@ -109,15 +107,15 @@ export function stack(x, y, looks, range) {
 }
 
 // A line a feature, each in a band where there are any: columns are [xs, ...values, ...lows, ...highs].
-export function profileLines(x, y, names) {
+export function profileLines(x, y, names, tones) {
   const n = names.length
-  const tone = i => color(TONES[i % TONES.length])
+  const tone = i => color(tones[i]), isAgain = names.map((_, i) => tones.indexOf(tones[i]) < i)
   return host => columns => {
     const ends = columns.slice(1 + n)
     const shade = plot => ends.length && names.forEach((_, i) => drawBand(plot, columns[0], ends[i], ends[n + i], `${tone(i)}26`))
     const all = columns.slice(1).flat(), room = ((Math.max(0, ...all) - Math.min(0, ...all)) || 1) * 0.05
     return new uPlot(options(host, x, y, names.map((label, i) => ({
-      label, stroke: tone(i), width: 1.8, dash: i < TONES.length ? undefined : [6, 4], points: { show: columns[0].length < 3 },
+      label, stroke: tone(i), width: 1.8, dash: isAgain[i] ? [6, 4] : undefined, points: { show: columns[0].length < 3 },
     })), undefined, {
       hooks: { drawClear: [shade] },
       scales: { x: { time: false }, y: { range: [Math.min(0, ...all) - room, Math.max(0, ...all) + room] } },
@@ -136,6 +134,8 @@ function drawBand(plot, xs, low, high, fill) {
   plot.ctx.restore()
 }
 
+const PAIR = ["--ink", "--one"] // no arm's, and no feature's
+
 // Two bars beside each other, with intervals where there are any: columns are
 // [xs, ones, others, low and high of the ones, low and high of the others].
 export function barPairs(x, y, names) {
@@ -146,7 +146,7 @@ export function barPairs(x, y, names) {
     const beside = plot => Math.min(size[0] * (plot.valToPos(1, "x", true) - plot.valToPos(0, "x", true)), size[1] * devicePixelRatio) / 2
     const whiskers = plot => ends.length && [-1, 1].forEach((side, i) => drawWhiskers(plot, side * beside(plot), ...ends.slice(2 * i, 2 * i + 2)))
     return new uPlot(options(host, x, y, names.map((label, i) => ({
-      label, stroke: color(TONES[i]), fill: `${color(TONES[i])}40`, paths: uPlot.paths.bars({ size, align: 2 * i - 1 }), points: { show: false },
+      label, stroke: color(PAIR[i]), fill: `${color(PAIR[i])}40`, paths: uPlot.paths.bars({ size, align: 2 * i - 1 }), points: { show: false },
     })), labels, {
       hooks: { draw: [whiskers] },
       scales: { x: { time: false, range: [-0.6, columns[0].length - 0.4] }, y: { range: [low - (low < 0 ? room : 0), high + room] } },

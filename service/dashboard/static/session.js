@@ -7,20 +7,20 @@ import { besidesCard } from "./besides.js"
 import { cameCard, readSeries } from "./came.js"
 import { choosesCard } from "./chooses.js"
 import { dataFacts } from "./data.js"
-import { badge, features, loading, make, number, state, time } from "./dom.js"
+import { badge, loading, make, number, state, time } from "./dom.js"
 import { fitTable, LAST_FITS } from "./fits.js"
 import { headline } from "./headline.js"
 import { lagsCard } from "./lags.js"
 import { liftCard } from "./compared.js"
 import { trust } from "./trust.js"
-import { pace } from "./units.js"
+import { spoken } from "./units.js"
 import { usersCard } from "./users.js"
 import { isApart, worthCard } from "./worth.js"
 
 const MOST_FITS = 500 // that the slider walks through
 const ALL = 100_000 // rounds, the most that are read
 export const FEW = 5000 // rounds that are read at each change; more, first these and then all, once a minute
-export const LATELY = { rounds: FEW, bins: 1 } // decisions that the one number is of
+export const LATELY = { rounds: FEW, bins: 10 } // decisions that the one number is of
 const BINS = 60
 const MINUTE = 60_000
 
@@ -60,7 +60,7 @@ function layout(session, user) {
   const status = make("span"), live = make("span", { class: "soft" })
   const earns = make("div", { class: "card" }), todo = make("div"), trusted = make("div")
   const facts = make("dl", { class: "facts" }), quality = make("div"), fits = make("div")
-  const lift = liftCard(name), worth = worthCard(name), users = usersCard(name, user), lags = lagsCard(name, session.clock)
+  const lift = liftCard(name), worth = worthCard(name), users = usersCard(name, user), lags = lagsCard(name)
   const beside = besidesCard(), came = cameCard(name, beside.node), chooses = choosesCard(name)
   const nodes = [
     make("h1", {}, name), make("p", { class: "bar" }, status, live), earns, lift.node,
@@ -92,8 +92,8 @@ function layout(session, user) {
     await draw(now, path, signal)
   }
 
-  const draw = async (now, path, signal) => {
-    const { series, arms, lately, shares } = read
+  const draw = async (found, path, signal) => {
+    const { series, arms, lately, shares } = read, now = spoken(found, arms)
     const [compared, checks, estimates, epochs] = await Promise.all([
       lift.update(now, path, signal), get(`${path}/estimate`, {}, signal),
       all(`${path}/estimates`, { cursor: newest }, signal), all(`${path}/epochs`, { cursor: newest }, signal),
@@ -108,15 +108,15 @@ function layout(session, user) {
     earns.replaceChildren(...headline({ session: now, lift: compared, estimate, arms: lately, series, epochs: to_come }))
     todo.replaceChildren(advice({ session: now, lift: compared, series, checks, failed: last?.status === "failed" ? last.reason : null, unknown: arms.reason }))
     trusted.replaceChildren(trust({ session: now, estimate, checks, fits: checked, series, nFits }))
-    lags.update(learned, features(now), pace(now, arms))
-    if (estimate) beside.show(estimate, now, pace(now, arms))
+    lags.update(learned, now, arms)
+    if (estimate) beside.show(estimate, now)
     chooses.update(now, shares, series)
     facts.replaceChildren(...Object.entries({
-      algorithm: now.algorithm, rounds: number(now.n_rounds), trajectories: number(now.n_trajectories), features: number(now.dim),
+      algorithm: now.algorithm, decisions: number(now.n_rounds), users: number(now.n_trajectories), features: number(now.dim),
       horizon: number(now.horizon), "model version": number(now.model_version), made: time(now.created_at), id: now.id,
     }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
     quality.replaceChildren(dataFacts(now, series))
-    fits.replaceChildren(fitTable([...done, ...to_come], now.clock ? "slot" : "round"))
+    fits.replaceChildren(fitTable([...done, ...to_come], now))
     await Promise.all([worth.update(now, path, signal, arms, estimate), users.update(now, path, signal, estimate), came.update(now, path, signal, series, common(arms, estimate))])
   }
   return { nodes, update, say }

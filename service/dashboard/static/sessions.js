@@ -6,11 +6,13 @@ import { figure, inBrief } from "./headline.js"
 import { announce, badge, duration, loading, make, notice, number, state } from "./dom.js"
 import { sparkline } from "./plots.js"
 import { LATELY } from "./session.js"
+import { inWords, spoken } from "./units.js"
 
 const SPARK = { rounds: 400, bins: 40, brief: true }
-const HEADS = ["compare", "name", "what it earns", "findings", "state", "rounds", "last rewards", "age"]
+const HEADS = ["compare", "name", "what it earns", "findings", "state", "decisions", "last rewards", "age"]
+const PACE = { rounds: 400, bins: 10 }
 const SLICE = 60 // rows drawn at once
-const NUMBERS = ["rounds"]
+const NUMBERS = ["decisions"]
 
 export async function showSessions(main, signal) {
   main.replaceChildren(loading("Loading the sessions …"))
@@ -95,13 +97,17 @@ async function fill({ session, gain, found, canvas }, signal) {
     const [{ items }, estimate, compared] = await Promise.all([
       get(`${path}/series`, SPARK, signal), get(`${path}/estimate`, {}, signal), session.holdout ? get(`${path}/lift`, {}, signal) : null,
     ])
-    const arms = compared?.lift ? null : await get(`${path}/credit/arms`, LATELY, signal)
+    const { gain: known } = estimate, isOne = session.n_trajectories === 1 && !session.clock
+    const { reason } = compared?.lift ? {} : await get(`${path}/credit/features`, { rounds: 1 }, signal)
+    const isShort = compared?.lift || known || reason // the number needs no arms, and one's days only a few
+    const arms = isShort && !isOne ? { reason, bins: [] } : await get(`${path}/credit/arms`, isShort ? PACE : LATELY, signal)
+    const now = spoken(session, arms)
     sparkline(canvas, items.map(item => item.reward))
-    gain.textContent = inBrief(figure({ session, lift: compared, estimate, arms }), session)
-    gain.title = compared?.verdict ?? estimate.no_gain ?? ""
+    gain.textContent = inBrief(figure({ session: now, lift: compared, estimate, arms }), now)
+    gain.title = inWords(compared?.verdict ?? estimate.no_gain ?? "", now)
     const n = estimate.findings.length
     found.textContent = n ? `${n} to read` : estimate.checked ? "none" : "not checked"
-    found.title = estimate.findings.map(one => one.message).join("\n")
+    found.title = estimate.findings.map(one => inWords(one.message, now)).join("\n")
     if (n) found.classList.add("error")
   } catch { /* the row says enough without it */ }
 }

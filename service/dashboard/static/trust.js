@@ -4,26 +4,26 @@
 import { make, number } from "./dom.js"
 import { provided } from "./headline.js"
 import { dated } from "./plots.js"
-import { almost } from "./units.js"
+import { almost, inWords } from "./units.js"
 
 const CALM = 2 // checked fits without it after which a finding is over
 
 // `fits` are those that made checks, in order; `checks` are the last one's, with `checked` in words.
 export function trust({ session, estimate, checks, fits, series, nFits }) {
-  const { findings } = checks, counted = session.clock ? "slot" : "round"
+  const { findings } = checks, counted = session.unit
   const at = fit => `the fit after ${counted} ${number(fit.due)} (${dated(new Date(fit.at) / 1000)})`
-  const lines = findings.map(({ code, message }) => `Since ${at(since(fits, code))}: ${message.split(/\.(?: |$)/)[0]}.`)
-  const gone = over(fits).map(([one, fit]) => `Was said until ${at(fit)}, and not since: ${one.message}`)
+  const lines = findings.map(({ code, message }) => `Since ${at(since(fits, code))}: ${inWords(message.split(/\.(?: |$)/)[0], session)}.`)
+  const gone = over(fits).map(([one, fit]) => `Was said until ${at(fit)}, and not since: ${inWords(one.message, session)}`)
   return make("div", {}, make("p", {}, make("b", {}, verdict({ session, estimate, checks, series, nFits })), ` ${sure(session, estimate)}`),
     lines.length + gone.length ? make("ul", { "aria-label": "Findings" }, ...[...lines, ...gone].map(text => make("li", {}, text))) : null,
-    ...[checks.checked, ...checks.unchecked.map(one => one.message)].filter(Boolean).map(text => make("p", { class: "soft" }, text)))
+    ...[checks.checked, ...checks.unchecked.map(one => one.message)].filter(Boolean).map(text => make("p", { class: "soft" }, inWords(text, session))))
 }
 
 function verdict({ session, estimate, checks, series, nFits }) {
   if (session.deciding === "none") return "It learns nothing, so that there is nothing to trust."
   if (nFits === 0) return "Not yet: the first fit makes the checks."
   if (session.deciding === "in_doubt") return "No: what it learned is in doubt, see what to do."
-  if (series.alarm) return "No: later rounds fit the model badly."
+  if (series.alarm) return "No: later rewards fit the model badly."
   if (checks.checked === null) return "No checks are made for this algorithm."
   if (checks.findings.length) return `With care: ${checks.findings.length === 1 ? "one finding stands" : `${checks.findings.length} findings stand`}, see what to do.`
   if (session.deciding !== "in_use") return "Not yet: nothing stands out from the noise."

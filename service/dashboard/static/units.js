@@ -1,11 +1,11 @@
-// What lags count: rounds, or slots of time where a session has a clock.
+// What rounds are called: rounds, or hours where a session has a clock, or days where one comes a day.
 
 import { number } from "./dom.js"
 
 const REGULAR = 0.05, MOST = 0.8 // of what a round takes, and of the rounds
 const NAMES = new Map([[1, "second"], [60, "minute"], [3600, "hour"], [86400, "day"], [604800, "week"]])
 
-export function lagUnit(clock) {
+function lagUnit(clock) {
   if (!clock) return "round"
   return NAMES.get(clock.slot_seconds) ?? `slot of ${number(clock.slot_seconds)} s`
 }
@@ -16,18 +16,31 @@ export const signed = (value, session) => `${value > 0 ? "+" : ""}${amount(value
 
 export const one = unit => (unit === "hour" ? "an hour" : `a ${unit}`)
 
-export const several = (n, unit) => (n === 1 ? `1 ${unit}` : `${n} ${unit.replace(/^\w+/, "$&s")}`)
+// A session as its page speaks of it: `unit` is what a round is called, `each` what a decision is.
+// Where a session has no clock, a decision is a round.
+export function spoken(session, arms) {
+  const seconds = pace(session, arms), unit = lagUnit(seconds && { slot_seconds: seconds })
+  return { ...session, seconds, unit, each: session.clock ? "decision" : unit }
+}
 
-export const ago = clock => `${several(0, lagUnit(clock)).slice(2)} ago`
+// What the server says of rounds and of trajectories, in the session's words.
+export const inWords = (text, { unit }) => text.replaceAll("trajectories", "users").replaceAll("Trajectories", "Users")
+  .replace(/\ba round\b/g, one(unit)).replace(/\brounds\b/g, many(unit)).replace(/\bround\b/g, unit)
+
+export const many = unit => unit.replace(/^\w+/, "$&s")
+
+export const several = (n, unit) => (n === 1 ? `1 ${unit}` : `${number(n)} ${many(unit)}`)
+
+export const ago = ({ unit }) => `${many(unit)} ago`
 
 // How soon a choice pays, in a sentence; "" where some lags pay against others.
-export function howSoon(weights, clock) {
+export function howSoon(weights, { unit }) {
   const whole = weights.reduce((sum, one) => sum + one, 0)
   if (!(whole > 0) || Math.min(...weights) < -0.05 * whole) return ""
   const by = share => {
     let sum = 0
     const lag = weights.findIndex(one => (sum += one) >= share * whole)
-    return lag === 0 ? `in its own ${lagUnit(clock)}` : `within ${several(lag, lagUnit(clock))}`
+    return lag === 0 ? `in its own ${unit}` : `within ${several(lag, unit)}`
   }
   const [half, most] = [by(0.5), by(0.9)]
   return half === most ? `Nine tenths of what a choice earns come ${most}.` : `Half of what a choice earns comes ${half}, nine tenths ${most}.`
@@ -37,7 +50,7 @@ export function howSoon(weights, clock) {
 export const almost = share => (share > 0.999 ? ">99.9%" : share < 0.001 ? "<0.1%" : `${number(100 * share)}%`)
 
 // How many seconds a round takes, where rounds come so regularly that this is a unit of time.
-export function pace(session, { bins }) {
+function pace(session, { bins }) {
   if (session.clock) return session.clock.slot_seconds
   if (session.n_trajectories > 1 || bins.length < 3) return null
   const each = (later, first) => (new Date(later.at) - new Date(first.at)) / 1000 / (later.first_round - first.first_round)

@@ -3,7 +3,7 @@
 import { get } from "./api.js"
 import { features, make, number } from "./dom.js"
 import { barPairs, barsOver, plotCard, withIntervals } from "./plots.js"
-import { amount } from "./units.js"
+import { amount, inWords, several } from "./units.js"
 
 const MOST_FEATURES = 12 // in one plot: those in which users differ most
 const UNIT = "Everybody's theta has length 1."
@@ -33,7 +33,7 @@ export function usersCard(name, asked) {
     spread.node.hidden = !own
     if (own) {
       spread.redraw(withIntervals(places.map(i => own.spread[i]), places.map(i => own.intervals[i])), names)
-      spread.say(`${own.message} ${UNIT} ${WHISKERS}`)
+      spread.say(`${inWords(own.message, session)} ${UNIT} ${WHISKERS}`)
     }
     again = async () => {
       plot.node.hidden = true
@@ -59,7 +59,7 @@ function columns({ own, everybody }, places) {
 }
 
 function said({ n_rounds, own, level }, session) {
-  const parts = [`${number(n_rounds)} round${n_rounds === 1 ? "" : "s"}.`]
+  const parts = [`${several(n_rounds, session.unit)}.`]
   if (level) parts.push(`Level of this user, whatever is chosen: ${amount(level.value, session)} (95% interval ${level.interval.map(end => number(end)).join(" to ")}); the mean of all users is 0.`)
   if (own) parts.push(`Decisions for this user go by its own theta, from all of its rewards so far. ${WHISKERS}`)
   return parts.join(" ")

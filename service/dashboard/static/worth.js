@@ -3,7 +3,7 @@
 import { get } from "./api.js"
 import { features, make, number, table } from "./dom.js"
 import { barPairs, dated, plotCard } from "./plots.js"
-import { amount } from "./units.js"
+import { amount, several } from "./units.js"
 
 const MOST_FEATURES = 8
 const MOST_ARMS = 12
@@ -27,7 +27,7 @@ export function worthCard(name) {
   const rounds = () => Number(stretch.value || STRETCHES.at(-1))
   const update = async (session, path, signal, arms, estimate) => {
     const wanted = stretch.value, fits = STRETCHES.filter((n, i) => i === 0 || STRETCHES[i - 1] < session.n_rounds)
-    stretch.replaceChildren(...fits.map(n => make("option", { value: n }, `${number(Math.min(n, session.n_rounds))} decisions`)))
+    stretch.replaceChildren(...fits.map(n => make("option", { value: n }, several(Math.min(n, session.n_rounds), session.each))))
     stretch.value = fits.includes(Number(wanted)) ? wanted : fits.findLast(n => n <= FIRST_SHOWN)
     const show = async () => {
       const [own, parts] = await Promise.all([
@@ -52,7 +52,7 @@ function drawArms(arms, estimate, session, { words, plot, byArm }) {
   byArm.replaceChildren()
   if (arms.items.length === 0) words.textContent = "No decision yet."
   else if (known.length === 0) words.textContent = `Not known: ${arms.reason}`
-  else if (!areNamed(arms)) words.textContent = "Arms have no ids (arm_ids), and their contexts change from round to round: what they are worth is told by feature."
+  else if (!areNamed(arms)) words.textContent = "Arms have no ids (arm_ids), and their contexts change each time: what they are worth is told by feature."
   else {
     const apart = isApart(arms, estimate)
     const rows = (apart ? overMean(known, estimate) : known).toSorted((a, b) => b.one.in_all - a.one.in_all)
@@ -130,5 +130,5 @@ function featureTable({ items, first_round, last_round }, session, estimate) {
     ["feature", row => labels[row.feature]], ["one more of it", row => (estimate ? ofOne(estimate, row.feature) : ""), true], ["all choices: at once", row => withBand(row.at_once, row.intervals?.at_once), true],
     ["later", row => withBand(row.later, row.intervals?.later), true], ["in all", row => withBand(row.at_once + row.later, row.intervals?.in_all), true],
     ["still to come", row => number(row.to_come), true],
-  ], largest), soft(`Totals of ${number(last_round - first_round + 1)} decisions, beside decisions with 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${estimate?.totals || largest[0].intervals ? " In brackets: 95% intervals." : ` How sure this is cannot be told. ${estimate?.no_totals ?? ""}`}`)]
+  ], largest), soft(`Features add up: an arm is worth the sum over what it has of each. Totals of ${several(last_round - first_round + 1, session.each)}, beside 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${estimate?.totals || largest[0].intervals ? " In brackets: 95% intervals." : ` How sure this is cannot be told. ${estimate?.no_totals ?? ""}`}`)]
 }

@@ -156,7 +156,7 @@ def test_lift_is_shown_with_its_interval(url: str, capsys: pytest.CaptureFixture
     show_lift("watched", url=url)
     said = capsys.readouterr().out.splitlines()
     assert max(map(len, said)) <= 80
-    assert said[0].startswith("Not known yet: a group has 0 measured trajectories")
+    assert said[0].startswith("Not known yet: control has 0 trajectories with rewards")
     del said[: next(i for i, line in enumerate(said) if line.startswith("   agent: "))]
     assert " 1 a round" in said[1] or " 0.9" in said[1] or " 1.0" in said[1]
     verdict, share = " ".join(said[2:]).split(" As a share of what control earns +")

@@ -111,7 +111,7 @@ def test_the_fits_can_be_walked_through_and_saved(page: Page, url: str) -> None:
     page.keyboard.press("Home")
     assert page.locator("output").inner_text() != newest
     with page.expect_download() as csv:
-        page.get_by_role("button", name="Save Lag weights: which past rounds pay as CSV").click()
+        page.get_by_role("button", name="Save Lag weights: which past choices pay as CSV").click()
     rows = Path(csv.value.path()).read_text().splitlines()
     assert rows[0].startswith("lag,weight")
     assert csv.value.suggested_filename == "newsletter lag weights.csv"
@@ -124,7 +124,7 @@ def test_intervals_are_whiskers_around_the_weights(page: Page, url: str) -> None
     page.goto(f"{url}/#/sessions/logged")
     page.get_by_text("Whiskers: 95% intervals.").wait_for()
     with page.expect_download() as csv:
-        page.get_by_role("button", name="Save Lag weights: which past rounds pay as CSV").click()
+        page.get_by_role("button", name="Save Lag weights: which past choices pay as CSV").click()
     rows = [line.split(",") for line in Path(csv.value.path()).read_text().splitlines()]
     assert rows[0] == ["lag", "weight", "low", "high"]
     bounded = [[float(cell) for cell in row[1:]] for row in rows[1:] if row[2]]

@@ -103,7 +103,7 @@ def test_levels_and_covariates_are_said_in_units_of_reward(page: Page, url: str)
     assert name == "noise"
     assert abs(float(adds) - 3) < 0.1
     assert "Half of what a choice earns comes in its own round, nine tenths within 1 round." in said
-    assert "The 720 decisions that others chose, as in a log, earned" in said
+    assert "Others' choices of 720 rounds, as in a log, earned" in said
 
 
 def test_users_are_shown_side_by_side_and_one_alone(page: Page, url: str) -> None:
@@ -147,7 +147,7 @@ def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) 
     assert not page.get_by_role("heading", name="Lag profiles").is_visible()
 
 
-def test_a_session_with_a_clock_counts_slots(page: Page, url: str) -> None:
+def test_a_session_with_a_clock_counts_hours(page: Page, url: str) -> None:
     page.goto(url)
     spark = page.locator("tr", has=page.get_by_role("link", name="by the hour")).locator("canvas")
     spark.wait_for()
@@ -155,11 +155,11 @@ def test_a_session_with_a_clock_counts_slots(page: Page, url: str) -> None:
         page.reload()  # rewards are drawn beside its name
     page.get_by_role("link", name="by the hour").click()
     page.get_by_text("Data and fits").click()
-    page.get_by_text("slots looked at").wait_for()
+    page.get_by_text("hours looked at").wait_for()
     said = page.inner_text("main")
     assert "20 (95%)" in said  # measured, of 21 slots
-    assert "A reward is the total of whole slots." in said
-    assert "due after slot of the session" in said
+    assert "A reward is the total of whole hours." in said
+    assert "due after hour of the session" in said
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -174,7 +174,7 @@ def test_how_users_differ_and_one_user_beside_everybody(page: Page, url: str, sc
         session = client.session("tastes")
         own, one, new = session.estimate()["own"], *map(session.trajectory, ("p/11", "new"))
     assert own["message"].startswith("Trajectories differ in what reminder does by ")
-    assert own["message"] in spread.inner_text()
+    assert own["message"].replace("Trajectories", "Users") in spread.inner_text()
     assert csv_of(page, spread)[0] == ["reminder", own["spread"][0], *own["intervals"][0]]
     page.get_by_label("One user beside everybody").fill("p/11")
     page.get_by_role("button", name="Compare").click()

@@ -102,7 +102,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     worth = f"{kitchen['in_all']:.3g} ({low:.3g} to {high:.3g})"
     assert f"One choice of kitchen is worth {worth}" in said
     assert "since 1 Jun 2026" in said  # when the rounds were, not when they came
-    assert "a decision over choosing by chance, for the choices of its latest rounds." in said
+    assert "a decision over choosing by chance, for the choices of its latest days." in said
     assert "Whether this beats what you had is not known" in said
     assert "it would choose kitchen now" in said
     assert "nothing was found, and some checks could not be made." in said
@@ -170,7 +170,8 @@ def test_while_nothing_is_known_something_is_to_do(page: Page, url: str) -> None
     said = page.inner_text("main")
     assert "Nothing. The checks" not in said
     assert "by the features above" not in said
-    assert "a group has 0 measured blocks of 2 hours; 30 are needed, after about 60 more" in said
+    needed = "control has 0 blocks of 2 hours with rewards; 30 are needed, which come with about 60"
+    assert needed in said
     assert not page.get_by_label("One user alone:").is_visible()  # the totals are everybody's
 
 
@@ -181,10 +182,10 @@ def test_how_long_until_it_is_known_is_said_while_it_is_not(page: Page, url: str
     page.goto(f"{url}/#/sessions/faint")
     page.get_by_text("By its model it is between").wait_for()
     said = page.inner_text("main")
-    assert "more measured rounds decide" in said or "not be known for a very long time" in said
+    assert "more rounds decide" in said or "not be known for a very long time" in said
     page.goto(f"{url}/#/sessions/mail")
     page.get_by_text("By its model it is between").wait_for()
-    assert "more measured rounds decide" not in page.inner_text("main")
+    assert "more days decide" not in page.inner_text("main")
 
 
 def test_its_own_choices_are_told_from_a_log_and_the_list_says_the_same(
@@ -199,15 +200,15 @@ def test_its_own_choices_are_told_from_a_log_and_the_list_says_the_same(
     assert own == next(one["one"]["in_all"] for one in found["items"] if one["arm_id"] == "kitchen")
     number = f"+{own - chance:.3g} EUR"
     page.goto(f"{url}/#/sessions/logged")
-    page.get_by_text("by its own 10 decisions.").wait_for()
+    page.get_by_text("by its own choices of 10 days.").wait_for()
     said = page.inner_text("main")
     headline = page.locator(".headline").inner_text()
-    assert headline.startswith(f"{number} a decision over choosing these arms by chance")
+    assert headline.startswith(f"{number} a day over choosing these arms by chance")
     more = own - players["caller"]["one"]["in_all"]
     assert f"Its own earn +{more:.3g} EUR (" in said
-    assert "round 130, " in said  # the newest, and its date
+    assert "day 130, " in said  # the newest, and its date
     page.goto(url)
-    page.get_by_text(f"{number} a decision over choosing these arms by chance (").wait_for()
+    page.get_by_text(f"{number} a day over choosing these arms by chance (").wait_for()
 
 
 def test_an_algorithm_without_checks_is_not_said_to_be_in_order(page: Page, url: str) -> None:
@@ -236,7 +237,7 @@ def test_a_finding_that_is_gone_is_told_for_two_fits_and_dated_from_its_first(
         """async fits => {
             const { trust } = await import("/dashboard/trust.js")
             const checks = { findings: fits.at(-1).findings, unchecked: [], checked: "Checked." }
-            const session = { deciding: "in_use", options: {} }
+            const session = { deciding: "in_use", options: {}, unit: "round" }
             return trust({ session, checks, fits, series: {}, nFits: 5 }).textContent
         }""",
         fits,
@@ -246,3 +247,52 @@ def test_a_finding_that_is_gone_is_told_for_two_fits_and_dated_from_its_first(
     assert "Was said until the fit after round 40 (1 Jun 2026), and not since: c is." in said
     assert "a is." not in said
     assert "d is." not in said
+
+
+def test_a_list_of_known_numbers_asks_for_no_arms_and_fits_its_width(page: Page, url: str) -> None:
+    page.set_viewport_size({"width": 1000, "height": 800})
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(url)
+    row = page.locator("tr", has=page.get_by_role("link", name="mail"))
+    row.get_by_text("a decision over choosing by chance (").wait_for()
+    row = page.locator("tr", has=page.get_by_role("link", name="begun"))
+    row.get_by_text("not known yet").wait_for()
+    with Client(url) as client:
+        ids = {name: client.session(name).id for name in ("mail", "begun")}
+    assert not [
+        one for one in asked if "credit/arms" in one and any(i in one for i in ids.values())
+    ]
+    words = "decides by what it learned, which is in doubt: see what was found"
+    page.evaluate(
+        "words => document.querySelectorAll('.state').forEach(one => { one.textContent = words })",
+        words,
+    )
+    wide, room = page.evaluate(
+        """() => {
+            const list = document.querySelector(".scroll")
+            return [list.scrollWidth, list.clientWidth]
+        }"""
+    )
+    assert wide <= room
+
+
+def test_a_thing_has_one_colour_in_all_plots(page: Page, url: str) -> None:
+    """An arm that is a feature alone has its colour, whatever the order; no action is grey."""
+    page.goto(url)
+    kitchen, garden, none, both = page.evaluate(
+        """async () => {
+            const { palette } = await import("/dashboard/palette.js")
+            const arm = (arm_id, context, is_fixed) => ({ arm_id, context, is_fixed })
+            const items = [arm("none", [0, 0], true), arm("garden", [0, 1], true),
+                arm("both", [1, 1], true), arm("kitchen", [1, 0], true)]
+            const session = { dim: 2, features: ["k", "g"] }
+            const found = palette(session, { items })
+            const again = palette(session, { items: items.reverse() })
+            return [["kitchen", "k"], ["garden", "g"], ["none", "none"], ["both", "both"]]
+                .map(names => [...names.map(name => found.get(name)), again.get(names[0])])
+        }"""
+    )
+    assert len({*kitchen}) == len({*garden}) == len({*both}) == 1
+    assert {*none} == {"--six"}
+    assert len({kitchen[0], garden[0], none[0], both[0]}) == 4

@@ -56,6 +56,12 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         read = await client.read(f"/v1/sessions/{copy}/estimate")
         assert (read["findings"], read["unchecked"]) == ([season], unchecked)
 
+        changed = {"options": told | {"seasonality": [{"period": 24}]}}
+        assert (await client.patch(f"/v1/sessions/{copy}", json=changed)).status_code == 200
+        fits = (await client.read(f"/v1/sessions/{copy}/estimates"))["items"]
+        said = next(one["message"] for fit in fits for one in fit.get("findings", ()))
+        assert said.endswith("whatever is chosen. Later fits are told so: nothing is to do.")
+
 
 @on_one_database
 async def test_later_fits_are_told_the_season_that_was_found(serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -62,8 +63,11 @@ class Anytime(Agent):
         super().__init__(dim, horizon, options)
         if options.levels and not self.fits_from_sums(dim, horizon):
             raise OptionError("levels", "needs dim times horizon to be at most 1000")
-        if options.profiles == "each" and dim * horizon > MOST_UNKNOWNS:
-            raise OptionError("profiles", "each needs dim times horizon to be at most 600")
+        if options.form == "smooth" and dim * horizon > MOST_UNKNOWNS:
+            raise OptionError("profiles", "needs dim times horizon to be at most 600")
+        for feature in chain.from_iterable(options.groups):
+            if feature not in range(dim):
+                raise OptionError("profiles", f"there is no feature {feature!r}")
         self._held = max(4, horizon // 12)
         self.candidates: Floats | None = None
 

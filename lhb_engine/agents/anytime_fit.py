@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.agents.anytime_options import TOLD
 from lhb_engine.agents.fit_part import ACTIVE, Part
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
@@ -63,7 +62,7 @@ class AnytimeFit:
         estimate on the rows since the last fit.
         """
         found, old = self._found(), self.prediction
-        is_other = old and self._told is None and old.form != self._forms.in_use
+        is_other = old and self.options.form is None and old.form != self._forms.in_use
         if old and is_other and self._is_refused(found):
             # forms were judged by the installed fit's parameters, which only another fit renews
             self._forms = replace(self._forms, in_use=old.form)
@@ -99,13 +98,8 @@ class AnytimeFit:
 
     def _forms_of(self, later: HeldOut | None) -> FormFits:
         """Return the forms, and which decides: the one that was told, or the best."""
-        forms, told = FormFits.of(self.prediction, later, self.units, self.dim), self._told
+        forms, told = FormFits.of(self.prediction, later, self.units, self.dim), self.options.form
         return replace(forms, in_use=told) if told else forms
-
-    @property
-    def _told(self) -> LagForm | None:
-        """The form of lag profiles that was told; None where the data choose."""
-        return TOLD.get(self.options.profiles)
 
     def _forms_by_halves(self) -> FormFits:
         """Return the forms judged by the later half of the latest rows, fitted to the earlier half.
@@ -145,7 +139,7 @@ class AnytimeFit:
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
         first = self.past.first
         part = self.past.part(first)
-        if self.prediction is None and self._told is None:
+        if self.prediction is None and self.options.form is None:
             self._forms = self._forms_by_halves()
         found, rho = self._posterior(part.data)
         if checked.get("alarm") and self._explains(found, rho):
@@ -206,7 +200,7 @@ class AnytimeFit:
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
             theta=theta,
-            form=None if self._told == SHARED else found.form,
+            form=None if self.options.form == SHARED else found.form,
             lag_profiles=profiles,
             forms=forms,
             active_lags=tuple(active.tolist()),
@@ -228,7 +222,7 @@ class AnytimeFit:
         self, data: FitData, found: Posterior, rho: float
     ) -> tuple[dict[LagForm, Any] | None, list[Posterior]]:
         """Return the forms for the next fit, and those that may hold; see `FormFits.fitted`."""
-        if self._told is not None:
+        if self.options.form is not None:
             return None, [found]
         last, fit = self.window.last, self._posterior
         return self._forms.fitted(data, self.horizon, last, found, rho, fit)
@@ -372,7 +366,13 @@ class AnytimeFit:
         if form != SHARED:
             assert isinstance(rows, RowMoments)
             return profile_posterior(
-                rows, [8, due], form, self.dim, weights, baseline=self.baseline
+                rows,
+                [8, due],
+                form,
+                self.dim,
+                weights,
+                baseline=self.baseline,
+                groups=self.options.groups,
             )
         return rank_one_posterior(
             rows,

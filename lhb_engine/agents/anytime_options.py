@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from lhb_engine.agents.base import OptionError, Options, option
 from lhb_engine.agents.fit_windows import FIRST_FIT
@@ -18,8 +18,7 @@ MOST_SEASONS = 3  # with which another one is told by itself
 MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
 MOST_LETTERS = 256  # of a name
 Profiles = Literal["shared", "each", "chosen"]
-# the form of lag profiles that decides, where one was told
-TOLD: dict[Profiles, LagForm] = {"shared": "shared", "each": "smooth"}
+Groups = tuple[tuple[int | str, ...], ...]  # features that share a lag profile
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,26 @@ class AnytimeOptions(Options):
         "already, and what it chose then still pays in the first rounds.",
     )
 
-    profiles: Profiles = option(
+    profiles: Profiles | Groups = option(
         "chosen",
         "The fits find out whether features have lag profiles of their own (chosen), or all "
-        "features pay at the same lags (shared), or each has a profile of its own (each; needs "
-        "dim times horizon to be at most 600).",
+        "features pay at the same lags (shared), or each has a profile of its own (each), or those "
+        "of each of some lists share one, and others have their own; lists are of names in "
+        "`features`, or of numbers from 0. The last two need dim times horizon to be at most 600.",
         changeable=True,
     )
+
+    @property
+    def form(self) -> LagForm | None:
+        """The form of lag profiles that was told; None where the data choose."""
+        if self.profiles in ("shared", "chosen"):
+            return "shared" if self.profiles == "shared" else None
+        return "smooth"
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The features that share a lag profile, where such were told to an agent."""
+        return () if isinstance(self.profiles, str) else cast(Any, self.profiles)
 
     @property
     def told(self) -> Covariates:
@@ -143,7 +155,7 @@ class AnytimeOptions(Options):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
         for name in ("signed", "trend", "adopts", "levels", "own", "zero_start"):
             check_flag(name, getattr(self, name))
-        check_among("profiles", self.profiles, get_args(Profiles))
+        object.__setattr__(self, "profiles", _profiles(self.profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))
 
@@ -152,6 +164,23 @@ def _is_part(season: Seasonality, found: float) -> bool:
     """Whether a found period is about a told one, or that of one of its told harmonics."""
     times = season.period / found
     return 1 <= round(times) <= season.harmonics and abs(times - round(times)) < PART * times
+
+
+def _profiles(given: Any) -> Profiles | Groups:
+    """Return what was told of lag profiles; groups from JSON lists.
+
+    Raises `OptionError`: it is neither a known word nor a list of different features.
+    """
+    if not isinstance(given, list | tuple):
+        check_among("profiles", given, get_args(Profiles))
+        return cast(Profiles, given)
+    groups = [tuple(group) if isinstance(group, list | tuple) else () for group in given]
+    features = [feature for group in groups for feature in group]
+    if not groups or min(map(len, groups)) < 2 or {*map(type, features)} - {int, str}:
+        raise OptionError("profiles", "a group is a list of two features or more")
+    if len(set(features)) < len(features):
+        raise OptionError("profiles", "a feature stands twice")
+    return tuple(groups)
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ With every lag of every feature as one column, its sampler is that of lag weight
 with a theta that is 1, a density and a slab for each feature, and weights of either sign.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -105,12 +106,14 @@ def profile_posterior(
     start: Floats | None = None,
     *,
     baseline: bool = False,
+    groups: Sequence[Sequence[int]] = (),
 ) -> Posterior:
     """Sample the posterior of lag profiles phi, and average the draws.
 
     The result's `weights` are phi, (n_lags, dim), and its `theta` is the direction of what phi adds
     up to. An arm has `n_features`; one more of the rows is that of a past before round 1. `start`
-    are profiles found before. With `baseline` all draws have one.
+    are profiles found before. With `baseline` all draws have one. `groups` are features that share
+    a smooth profile.
     """
     scale = context_scale(rows)
     size = float(np.sqrt(rows.square / rows.n_rows))
@@ -123,7 +126,7 @@ def profile_posterior(
     chain = (
         SparseProfiles(scaled, CHAINS, rng, start)
         if form == "sparse"
-        else SmoothProfiles(scaled, rng, start)
+        else SmoothProfiles(scaled, rng, start, groups)
     )
     if baseline:
         chain.covariates.have_baseline()

@@ -1,9 +1,11 @@
-"""A Gibbs sampler where each feature has a smooth lag profile of its own (docs/model.md 14).
+"""A Gibbs sampler where features, or groups of them, have smooth lag profiles (docs/model.md 14).
 
 A profile fades over L lags and bends over l of them: it is a draw of a normal distribution with the
-covariance (14.2), whose size and shape are drawn for each feature.
+covariance (14.2), whose size and shape are drawn for each. Features of a group share one, each
+times a number of its own.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -74,11 +76,16 @@ def drawn_shape(
 class SmoothProfiles:
     """One chain over phi, (n_lags, dim); see `SparseProfiles` for the arguments.
 
-    `level` (1, q) is Z'e of the error without any effect of covariates.
+    `groups` are features that share a profile; the others have their own. `level` (1, q) is Z'e of
+    the error without any effect of covariates.
     """
 
     def __init__(
-        self, moments: RowMoments, rng: np.random.Generator, start: Floats | None = None
+        self,
+        moments: RowMoments,
+        rng: np.random.Generator,
+        start: Floats | None = None,
+        groups: Sequence[Sequence[int]] = (),
     ) -> None:
         h, d, n = moments.n_lags, moments.dim, moments.n_rows
         self._moments, self._rng, self.n_rows = moments, rng, n
@@ -95,7 +102,10 @@ class SmoothProfiles:
         size = max(float(np.trace(moments.gram[:d, :d])) / (n * d), _FLOOR)
         self._middle = 0.5 * np.log(SHARE * variance / size / d)
         self.phi = np.zeros((d, h)) if start is None else start.T.copy()
+        alone = set(range(d)).difference(*groups)
+        self._groups = sorted([*map(list, groups), *([j] for j in alone)])
         self._shape = [(self._middle, 3, 2)] * d  # log tau, and places of L and l
+        self._shares = self._shares_of(rng)
         self.level: Floats = np.zeros(0)
         self._look()
 
@@ -108,8 +118,8 @@ class SmoothProfiles:
         """Run one Gibbs sweep: covariates, each feature's shape and profile, and the noise."""
         self.covariates.draw(self.level, self.noise2, self._rng)
         root = self.covariates.root(self.noise2)[0]
-        for feature in range(len(self.phi)):
-            self._draw_profile(feature, root)
+        for group in self._groups:
+            self._draw_profile(group, root)
         self._look()
         left = self._moments.square - 2.0 * float(np.sum(self.phi * self._target))
         left += float(np.sum((self._gram @ self.phi.ravel()) * self.phi))
@@ -121,24 +131,54 @@ class SmoothProfiles:
         """Return the effects b, (1, q), that of the baseline first."""
         return self.covariates.effects(self.level, self.noise2)
 
+    def _shares_of(self, rng: np.random.Generator) -> Floats:
+        """Return what each feature has of its profile, (dim,): 1, or in a group any number."""
+        shares = np.ones(len(self.phi))
+        for group in self._groups:
+            if len(group) > 1:
+                left, sizes, _ = np.linalg.svd(self.phi[group], full_matrices=False)
+                drawn = rng.standard_normal(len(group))
+                shares[group] = left[:, 0] * np.sqrt(len(group)) if sizes[0] > 0.0 else drawn
+        return shares
+
     def _look(self) -> None:
         explained = np.tensordot(self.phi, self._cross, 2)
         self.level = (self._moments.covariate_target - explained)[None]
 
-    def _draw_profile(self, j: int, root: Floats) -> None:
-        """Draw the shape of a feature's profile by its evidence, and the profile, by (14.3)."""
-        h, s2, rng = self.phi.shape[1], float(self.noise2[0]), self._rng
-        own = self._gram[j, :, j * h : (j + 1) * h]
-        level = self.level[0] + self.phi[j] @ self._cross[j]
-        along = self._cross[j] @ root
-        a = (own - along @ along.T) / s2
-        v = self._target[j] - self._gram[j] @ self.phi.ravel() + own @ self.phi[j]
-        v = (v - along @ (level @ root)) / s2
-        self._shape[j], now = drawn_shape(self._shape[j], self._middle, a, v, rng)
+    def _draw_profile(self, group: list[int], root: Floats) -> None:
+        """Draw the shape of a group's profile by its evidence, and the profile, by (14.3).
+
+        Then what each feature has of the profile is drawn, by (14.7).
+        """
+        n, h = len(group), self.phi.shape[1]
+        s2, rng, share = float(self.noise2[0]), self._rng, self._shares[group]
+        own = self._gram[group].reshape(n, h, -1, h)[:, :, group]
+        cross = self._cross[group]
+        level = self.level[0] + np.tensordot(self.phi[group], cross, 2)
+        target = self._target[group] - self._gram[group] @ self.phi.ravel()
+        target = target + np.tensordot(own, self.phi[group], 2)
+
+        def products(by: Floats, axis: int) -> tuple[Floats, Floats]:
+            """Return A and v of columns that are sums over an axis, features or lags, by these."""
+            along = np.tensordot(by, cross, (0, axis)) @ root
+            a = np.tensordot(np.tensordot(by, own, (0, axis)), by, (1 + axis, 0))
+            v = np.tensordot(by, target, (0, axis))
+            return (a - along @ along.T) / s2, (v - along @ (level @ root)) / s2
+
+        first = group[0]
+        self._shape[first], now = drawn_shape(
+            self._shape[first], self._middle, *products(share, 0), rng
+        )
         _, lower, half, spread = now
         z = half + rng.standard_normal(len(half))
-        self.phi[j] = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
-        self.level = (level - self.phi[j] @ self._cross[j])[None]
+        profile = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
+        if n > 1:
+            a, v = products(profile, 1)
+            lower = dpotrf(a + np.eye(n), lower=1)[0]
+            z = dtrtrs(lower, v, lower=1)[0] + rng.standard_normal(n)
+            share = self._shares[group] = dtrtrs(lower, z, lower=1, trans=1)[0]
+        self.phi[group] = np.outer(share, profile)
+        self.level = (level - np.tensordot(self.phi[group], cross, 2))[None]
 
 
 class SmoothChains(Chains):

@@ -12,7 +12,7 @@ the repetition of what was chosen lately.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from threading import Lock
@@ -181,6 +181,18 @@ class Names:
         columns[labels[is_there]] = np.flatnonzero(is_there)
         signs[labels[is_there]] = 1.0
         return columns, signs, self
+
+    def numbered(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options in which features that share a lag profile are the numbers of columns.
+
+        A name that no column has stays; categories have none, since theirs may be erased.
+        """
+        groups = options.get("profiles")
+        if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+            return dict(options)
+        known = {name: at for name, at in self._column.items() if CATEGORY not in name}
+        told = [[known.get(one, one) if isinstance(one, str) else one for one in g] for g in groups]
+        return {**options, "profiles": told}
 
     def without(self, label: str) -> "Names":
         """Return these names with the name of a category erased.

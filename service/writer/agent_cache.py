@@ -25,7 +25,7 @@ def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agen
     Without one it has learned nothing. Raises `OptionError` by options that are not valid.
     """
     kind = ALGORITHMS[session.algorithm]
-    options = make_options(session.algorithm, session.options)
+    options = make_options(session.algorithm, session.names.numbered(session.options))
     if state is None:
         return kind(session.dim, session.horizon, options)
     read = json.loads(state) if isinstance(state, str) else state

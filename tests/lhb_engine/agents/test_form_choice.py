@@ -20,7 +20,7 @@ from lhb_engine.posterior.later_moments import LaterMoments
 from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residuals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
-from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.environment import LongHorizonEnvironment, ProfileEnvironment
 from lhb_engine.simulation.play import simulate
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 
@@ -196,8 +196,45 @@ def test_who_knows_that_each_has_its_own_has_them_from_the_first_fit_on():
     assert told.regret[-1] < shared.regret[-1]
     checked = told.agent.checked_fit(history_of(told).over(FitWindow(99, 1, 250, 8, 250)))
     assert "pays_now_costs_later" in {finding["code"] for finding in checked.findings}
-    with pytest.raises(OptionError, match="at most 600"):
-        make_agent("anytime", dim=7, horizon=100, profiles="each")
+
+
+def test_who_knows_which_features_share_a_profile_tells_them():
+    """Profiles of a group are one, each feature's times a number."""
+    phi = np.outer(0.5 ** np.arange(8), [1.0, 0.0, -0.5])
+    phi[:, 1] = 0.6 * np.exp(-0.5 * (0.5 * np.arange(8) - 2.0) ** 2)
+    told, each = (
+        simulate(
+            "anytime",
+            ProfileEnvironment(phi, n_arms=5, noise=0.2, seed=4),
+            n_rounds=250,
+            seed=3,
+            options={"profiles": profiles},
+        ).estimates[-1]
+        for profiles in ([[0, 2]], "each")
+    )
+    np.testing.assert_allclose(told.lag_profiles, phi, atol=0.15)
+    group = told.lag_profiles[:, [0, 2]]
+    assert np.linalg.svd(group)[1][1] < 0.1 * np.linalg.svd(each.lag_profiles[:, [0, 2]])[1][1]
+
+
+@pytest.mark.parametrize(
+    ("dim", "profiles", "said"),
+    [
+        (7, "each", "at most 600"),
+        (7, [[0, 1]], "at most 600"),
+        (3, [[0, 3]], "no feature 3"),
+        (3, [[0, "x"]], "no feature 'x'"),
+        (3, [[0, 1], [1, 2]], "stands twice"),
+        (3, [[0]], "two features or more"),
+        (3, [], "two features or more"),
+        (3, ["01"], "two features or more"),
+        (3, [[0, True]], "two features or more"),
+        (3, "some", "must be one of"),
+    ],
+)
+def test_lag_profiles_that_cannot_be(dim, profiles, said):
+    with pytest.raises(OptionError, match=said):
+        make_agent("anytime", dim=dim, horizon=100, profiles=profiles)
 
 
 def test_estimates_and_states_are_restored_to_the_bit():

@@ -80,7 +80,7 @@ def test_smooth_profiles_have_the_posterior_of_their_covariance(data, included, 
     root, drawn = chain.covariates.root(chain.noise2)[0], []
     for _ in range(6000):
         for feature in range(DIM):
-            chain._draw_profile(feature, root)
+            chain._draw_profile([feature], root)
         drawn.append(chain.phi.T.ravel())
     lags = np.arange(LAGS)
     kernel = np.exp(-0.5 * (lags[:, None] - lags) ** 2 - (lags[:, None] + lags) / 4.0)
@@ -88,6 +88,42 @@ def test_smooth_profiles_have_the_posterior_of_their_covariance(data, included, 
     gain = prior @ x.T @ np.linalg.inv(beside(data, included) + x @ prior @ x.T)
     np.testing.assert_allclose(np.mean(drawn, axis=0), gain @ y, atol=0.02)
     np.testing.assert_allclose(np.cov(np.transpose(drawn)), prior - gain @ x @ prior, atol=0.01)
+
+
+def test_features_of_a_group_share_a_profile(data, monkeypatch):
+    """What each has of it is normal: the posterior's mean is that of weighted draws of the prior.
+
+    Two features share a profile, a third one has its own.
+    """
+    monkeypatch.setattr(smooth_profiles, "FADES", (4.0,))
+    monkeypatch.setattr(smooth_profiles, "BENDS", (1.0,))
+    monkeypatch.setattr(smooth_profiles, "STEP", 0.0)
+    x, z, y = data
+    x = np.column_stack([x, np.random.default_rng(9).standard_normal((ROWS, LAGS))])
+    x = x[:, [0, 6, 1, 2, 7, 3, 4, 8, 5]]  # the third feature stands between the two
+    both = np.column_stack([x, z, y])
+    rows = RowMoments(both.T @ both, ROWS, LAGS, 3)
+    chain = SmoothProfiles(rows, np.random.default_rng(1), groups=[[0, 2]])
+    chain._shape = [(np.log(0.5), 0, 0)] * 3
+    chain.noise2[:] = NOISE2
+    chain.covariates.included[:] = 1.0
+    root, drawn = chain.covariates.root(chain.noise2)[0], []
+    for sweep in range(4000):
+        for group in chain._groups:
+            chain._draw_profile(group, root)
+        if sweep >= 100:
+            drawn.append(chain.phi.T.copy())
+    n, rng = 200_000, np.random.default_rng(2)
+    root = 0.5 * kernel_root(LAGS, 4.0, 1.0).T
+    own, shared = rng.standard_normal((2, n, LAGS)) @ root
+    share = rng.standard_normal((n, 2))
+    phi = np.stack([share[:, :1] * shared, own, share[:, 1:] * shared], axis=2)
+    left = y - phi.reshape(n, -1) @ x.T
+    log = -0.5 * np.vecdot(left, left @ np.linalg.inv(beside((x, z, y), 1.0)))
+    weights = np.exp(log - log.max())
+    mean = np.tensordot(weights / weights.sum(), phi, 1)
+    np.testing.assert_allclose(np.mean(drawn, axis=0), mean, atol=0.03)
+    assert max(np.linalg.svd(one[:, [0, 2]])[1][1] for one in drawn[::100]) < 1e-12
 
 
 def test_shapes_are_drawn_by_their_evidence(data, monkeypatch):
@@ -101,7 +137,7 @@ def test_shapes_are_drawn_by_their_evidence(data, monkeypatch):
     root = chain.covariates.root(chain.noise2)[0]
     chain.noise2[:] = NOISE2
     for _ in range(20000):
-        chain._draw_profile(0, root)
+        chain._draw_profile([0], root)
         seen[chain._shape[0][1:]] += 1
     tau2, log = np.exp(2.0 * chain._middle), np.zeros_like(seen)
     own = rows[:, ::DIM]

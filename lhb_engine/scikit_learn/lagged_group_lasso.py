@@ -2,11 +2,11 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.stats import norm, t
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -49,6 +49,9 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Divide each lagged feature by its standard deviation; lam belongs to the scaled problem.
     standard_errors : bool
         Refit the active lags by least squares and keep standard errors, for `coef_interval`.
+    profiles : "each", "shared", or sequence of sequences of int
+        "shared": phi_k = w_k theta; or so for the columns of each group, and others have their own
+        lags. The lasso that has them all ("each") finds theta, and a second one w by what it says.
     tol : float
         Relative duality gap at which the solver stops.
 
@@ -98,6 +101,7 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         standardize: bool = False,
         standard_errors: bool = False,
+        profiles: Literal["each", "shared"] | Sequence[Sequence[int]] = "each",
         tol: float = 1e-6,
     ) -> None:
         self.n_lags = n_lags
@@ -107,6 +111,7 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.standard_errors = standard_errors
+        self.profiles = profiles
         self.tol = tol
 
     def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
@@ -136,7 +141,7 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._install_rows(lasso.solve(self._solved(lam), tol=self.tol), lam, rows)
         return self
 
-    @available_if(lambda self: self._takes_chunks)  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self._takes_chunks and self.profiles == "each")  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, lengths: Any = None, *, goes_on: bool = True) -> Self:
         """Add rounds to those given before, and fit all of them.
 
@@ -268,8 +273,36 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         spread = Spread.of(rounds.lagged)
         self._mean, self._covariance = spread.mean, spread.covariance
+        if self.profiles != "each":
+            self._mix = self._shares(rounds)
+            rounds = rounds._replace(lagged=rounds.lagged @ self._mix)
+            rows, spread = rounds.rows(self.n_lags, self.zero_start), Spread.of(rounds.lagged)
         scale = self._scale(spread)
         return rows._replace(design=rows.design.scaled(1.0 / scale), scale=scale)
+
+    def _shares(self, rounds: Rounds) -> Floats:
+        """Return what each column has of each profile, (n_lagged, n_profiles), by the lasso."""
+        n, number = len(self._lagged), {column: i for i, column in enumerate(self._lagged)}
+        word = isinstance(self.profiles, str)
+        groups = [self._lagged] if word else [[*group] for group in self.profiles]
+        told = [column for group in groups for column in group]
+        if (word and self.profiles != "shared") or not len(told) == len({*told} & {*number}):
+            raise ValueError(
+                'profiles are "each", "shared", or groups of columns of X, each once and no control'
+            )
+        plain = clone(self).set_params(profiles="each", controls=range(n, self.n_features_in_))
+        plain.fit(np.column_stack([rounds.lagged, rounds.controls]), rounds.y, rounds.lengths)
+        groups += [[column] for column in self._lagged if column not in told]
+        shares = np.zeros((n, len(groups)))
+        for profile, group in enumerate(groups):
+            of = [number[column] for column in group]
+            found = rank_one(plain.coef_[:, of])
+            shares[of, profile] = len(of) ** -0.5 if found is None else found.theta
+        return shares
+
+    def _columns(self, coef: Floats) -> Floats:
+        """Return the coefficients of the lagged columns from those of what was fitted."""
+        return coef if self.profiles == "each" else np.asarray(coef @ self._mix.T)
 
     def _scale(self, spread: Spread) -> Floats:
         """Return what each lagged feature is divided by."""
@@ -318,14 +351,14 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, result: GroupLassoResult, lam: float, scale: Floats, n_rows: int, square: float
     ) -> None:
         """Set the fitted attributes but the intercept; `square` is the sum of squared residuals."""
-        self.coef_ = result.phi / scale
+        self.coef_ = self._columns(result.phi / scale)
         self.control_coef_ = result.controls
         self.lam_ = lam
         self.dual_gap_ = result.gap
         self.n_iter_ = max(1, result.n_iterations)
         self.n_rows_ = n_rows
         direction = rank_one(self.coef_)
-        self.theta_ = np.zeros(len(scale)) if direction is None else direction.theta
+        self.theta_ = np.zeros(len(self._lagged)) if direction is None else direction.theta
         self.lag_weights_ = np.zeros(self.n_lags) if direction is None else direction.weights
         freedom = n_rows - np.count_nonzero(result.phi) - len(self.controls) - self.fit_intercept
         self.sigma_ = float(np.sqrt(square / freedom)) if freedom > 0 else np.inf
@@ -334,9 +367,9 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self, active: Ints, refit: tuple[Floats, Floats, int], scale: Floats
     ) -> None:
         coef, error, self._freedom = refit
-        self.refit_coef_, self.refit_error_ = np.full((2, *self.coef_.shape), np.nan)
-        self.refit_coef_[active] = coef / scale
-        self.refit_error_[active] = error / scale
+        found = np.full((2, self.n_lags, len(scale)), np.nan)
+        found[:, active] = coef / scale, error / scale
+        self.refit_coef_, self.refit_error_ = self._columns(found[0]), self._columns(found[1])
 
     def _checked(self, X: Any, past: Any) -> tuple[Floats, Floats]:
         """X, and the n_lags - 1 rows of lagged features before it."""
@@ -367,7 +400,7 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
         Smallest lam, in units of lambda_max.
     n_folds : int
         Number of held-out blocks.
-    controls, zero_start, fit_intercept, standardize, standard_errors, tol
+    controls, zero_start, fit_intercept, standardize, standard_errors, profiles, tol
         As in `LaggedGroupLasso`.
 
     Attributes
@@ -402,6 +435,7 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
         fit_intercept: bool = True,
         standardize: bool = False,
         standard_errors: bool = False,
+        profiles: Literal["each", "shared"] | Sequence[Sequence[int]] = "each",
         tol: float = 1e-6,
     ) -> None:
         super().__init__(
@@ -412,6 +446,7 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
             fit_intercept=fit_intercept,
             standardize=standardize,
             standard_errors=standard_errors,
+            profiles=profiles,
             tol=tol,
         )
         self.n_lams = n_lams

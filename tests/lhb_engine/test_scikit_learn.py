@@ -21,11 +21,46 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [LaggedGroupLasso(4), LaggedGroupLassoCV(4, n_lams=5, n_folds=3)],
+    [
+        LaggedGroupLasso(4),
+        LaggedGroupLasso(4, profiles="shared"),
+        LaggedGroupLassoCV(4, n_lams=5, n_folds=3),
+    ],
     expected_failed_checks=lambda _: EXPECTED_FAILURES,
 )
 def test_scikit_learn_s_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("model", [LaggedGroupLasso(12), LaggedGroupLassoCV(12, n_folds=3)])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_columns_of_a_group_share_a_profile(model, standardize):
+    """Who tells them is nearer to the truth; a control in between keeps its number."""
+    rng = np.random.default_rng(3)
+    phi = np.zeros((12, 4))
+    phi[[1, 4]] = [[0.6, 0.0, -0.8, 0.0], [0.3, 0.0, -0.4, 0.0]]
+    phi[7:9, [1, 3]] = [[0.5, 0.7], [0.4, 0.6]]
+    lagged, control = rng.uniform(-1, 1, (300, 4)), rng.uniform(-1, 1, (300, 1))
+    y = sum(np.convolve(lagged[:, i], phi[:, i])[:300] for i in range(4)) + 2 * control[:, 0]
+    y += 0.3 * rng.standard_normal(300)
+    X = np.column_stack([lagged[:, :1], control, lagged[:, 1:]])
+    model = clone(model).set_params(controls=[1], zero_start=True, standardize=standardize)
+    each = clone(model).fit(X, y)
+    told = model.set_params(profiles=[[0, 3]], standard_errors=True).fit(X, y)
+    assert np.linalg.norm(told.coef_ - phi) < 0.9 * np.linalg.norm(each.coef_ - phi)
+    first, others = np.linalg.svd(told.coef_[:, [0, 2]])[1]
+    assert others < 1e-9 * first
+    assert np.linalg.svd(told.coef_)[1][2] > 1e-3  # the others have their own
+    assert told.control_coef_ == pytest.approx([2], abs=0.1)
+    assert np.linalg.norm(told.refit_coef_[1, [0, 2]] - [0.6, -0.8]) < 0.1
+    assert told.predict(X) == pytest.approx(y, abs=1.2)
+    shared = clone(told).set_params(profiles="shared").fit(X, y)
+    assert np.linalg.svd(shared.coef_)[1][1] < 1e-9
+    np.testing.assert_allclose(np.outer(shared.lag_weights_, shared.theta_), shared.coef_)
+    assert not hasattr(told, "partial_fit")
+    for groups in ([[0, 1]], [[0, 2], [2, 3]], [[0, 5]], "some"):
+        with pytest.raises(ValueError, match="groups of columns of X"):
+            clone(told).set_params(profiles=groups).fit(X, y)
 
 
 def problem(seed=0, n=400):

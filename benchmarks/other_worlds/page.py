@@ -64,8 +64,10 @@ OTHERS = (
         temperature.run,
         "5114 days of Chicago: the rate of deaths at 10 degrees more of cold (below 15) and of "
         "heat (above 25), all lags together, and how many of dlnm's 22 points lie in the 95% bands "
-        "of `LaggedGroupLasso`. dlnm's curves are steps of three heights, which least squares of "
-        "all lags is not told. Its regression is quasi-Poisson, ours of the logarithm.",
+        "of `LaggedGroupLasso`. dlnm's curves are steps of three heights, which the days refuse (F "
+        "2.4 of 16 numbers, p 0.001): its own quasi-Poisson regression of all lags has 0.86, too. "
+        "Told the steps, ours has dlnm's heights of cold within 0.14 standard errors, and those of "
+        "heat within 2.0.",
     ),
 )
 

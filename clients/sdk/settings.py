@@ -123,6 +123,8 @@ class CopySettings(TypedDict, total=False):
     default_reward: float | None
     reward_unit: str | None
     refit: Literal["background", "blocking"]
+    products: list[list[str]] | None
+    repetition: int | None
     keep_rounds: int | None
     keep_days: float | None
 

@@ -174,13 +174,13 @@ def _profiles(given: Any) -> Profiles | Groups:
     if not isinstance(given, list | tuple):
         check_among("profiles", given, get_args(Profiles))
         return cast(Profiles, given)
-    groups = [tuple(group) if isinstance(group, list | tuple) else () for group in given]
-    features = [feature for group in groups for feature in group]
-    if not groups or min(map(len, groups)) < 2 or {*map(type, features)} - {int, str}:
+    lists = [tuple(group) if isinstance(group, list | tuple) else () for group in given]
+    features = [feature for group in lists for feature in group]
+    if not lists or min(map(len, lists)) < 2 or {*map(type, features)} - {int, str}:
         raise OptionError("profiles", "a group is a list of two features or more")
     if len(set(features)) < len(features):
         raise OptionError("profiles", "a feature stands twice")
-    return tuple(groups)
+    return tuple(lists)
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -56,6 +56,6 @@ def _finding(memory: int, *, tires: bool) -> Finding:
     return Finding(
         "repetition",
         f"A choice pays {pays} where the same was chosen in the last {memory} rounds or so: what "
-        "choices earn changes with them, so no gain is said. Make a session whose setting "
+        "choices earn changes with them, so no gain is said. Make a copy whose setting "
         f"`repetition` is {memory}: the repetition is then a feature, and counts in each choice.",
     )

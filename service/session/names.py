@@ -182,6 +182,13 @@ class Names:
         signs[labels[is_there]] = 1.0
         return columns, signs, self
 
+    def working_out(self, products: Iterable[Sequence[str]], repetition: int) -> "Names":
+        """Return these names with other columns that are worked out, after all that are given."""
+        old = self.worked_out
+        given = [label for column, label in enumerate(self.columns) if column not in old]
+        columns = (*given, *computed_labels(products, repetition))
+        return Names(columns, self.categories, self.arms, products, repetition)
+
     def numbered(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options in which features that share a lag profile are the numbers of columns.
 

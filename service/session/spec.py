@@ -101,11 +101,13 @@ class SessionSpec:
         None,
         "pairs of these names, whose products the session works out: columns after `features`, "
         "which no context gives; a name twice is its square",
+        copyable=True,
     )
     repetition: Repetition | None = setting(
         None,
         "how many rounds a trajectory remembers what was chosen: a column after `products`, which "
         "no context gives, says how much of an arm's context that was",
+        copyable=True,
     )
     categories: Categories = setting(
         ONE_HOT,

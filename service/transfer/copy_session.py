@@ -18,14 +18,18 @@ from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates, refuse_unmeasured
+from service.session.kept_contexts import may_be_kept
+from service.session.names import check_names
 from service.session.option_changes import UNCHANGED
 from service.session.records import SessionRow
+from service.session.repetition import after_choice, fill_repetition
 from service.session.schedule_records import DueFit, DueReason, Schedule, Watermark
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 from service.transfer.import_schedule import last_passed
 
 NOT_COPIED = ("agent", "estimate")  # records
+WORKED_OUT = ("products", "repetition")  # settings of columns
 
 
 def copied_session(
@@ -45,7 +49,10 @@ def copied_session(
         raise Problem(ProblemCode.ROUND_DROPPED, detail)
     settings = {name: value for name, value in asked.items() if name != "name"}
     request = {**json.loads(source.request), **settings, "name": asked.get("name")}
-    copy = replace(source, **settings, name=asked.get("name"), request=json.dumps(request))
+    columns = _columns(source, settings)
+    plain = {name: value for name, value in settings.items() if name not in WORKED_OUT}
+    request |= {"dim": columns.get("dim", source.dim)}
+    copy = replace(source, **plain, **columns, name=asked.get("name"), request=json.dumps(request))
     agent = checked_agent(copy, allow_oracles, settings)
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
@@ -58,6 +65,19 @@ def copied_session(
     waiting = [] if due is None else [due]
     schedule = Schedule(waiting=waiting, n_slots=source.schedule.n_slots)
     return replace(copy, changes=changes, schedule=schedule, created_at=now), agent
+
+
+def _columns(source: SessionRow, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names and the dim of a copy whose settings have other columns to work out."""
+    if not settings.keys() & {*WORKED_OUT}:
+        return {}
+    old = source.names
+    products = settings.get("products", old.products) or ()
+    names = old.working_out(products, settings.get("repetition", old.repetition) or 0)
+    dim = source.dim - len(old.worked_out) + len(names.worked_out)
+    if names.text is not None:
+        check_names(json.loads(names.text), dim)
+    return {"names": names, "dim": dim}
 
 
 def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
@@ -90,16 +110,46 @@ def copy_session(
 def _records(
     reader: Reader, source: SessionRow, copy: SessionRow, agent: Agent
 ) -> Iterator[dict[str, Any]]:
-    names = names_of_covariates(copy)
+    names, last, lately = names_of_covariates(copy), None, None
     for record in records(reader, source, copy):
         given = record.get("covariates")
         if given is not None:  # a copy may have others
             kept = {name: value for name, value in given.items() if name in names}
             record["covariates"] = kept or None
         if record["record"] == "decision":
+            if copy.names != source.names:
+                last, lately = (
+                    record["trajectory"],
+                    lately if last == record["trajectory"] else None,
+                )
+                lately = _work_out(record, source, copy, lately)
             yield _as_forced(record, copy, agent)
         elif record["record"] not in NOT_COPIED:
             yield record
+
+
+def _work_out(
+    record: dict[str, Any], source: SessionRow, copy: SessionRow, lately: bytes | None
+) -> bytes | None:
+    """Give a decision the columns that the copy works out.
+
+    `lately` is what its trajectory keeps of the choices before, where there is a column of
+    repetition; returned is what the trajectory keeps then.
+    """
+    names, sets, chosen = copy.names, record["contexts"], record["context"]
+    record.pop("mean", None)  # that of a product follows from all arms alone
+    if chosen:
+        given = np.delete([chosen, *(sets or ())], source.names.worked_out, axis=1)
+        contexts = names.whole(given)
+        if names.repetition:
+            fill_repetition(names, contexts, lately)
+        record["context"], arms = contexts[0].tolist(), contexts[1:]
+        kept = sets is not None and may_be_kept(copy, len(arms), record["position"])
+        record["contexts"] = arms.tolist() if kept else None
+        record |= {"mean": arms.mean(axis=0).tolist()} if kept and len(arms) > 1 else {}
+    if not names.repetition:
+        return None
+    return after_choice(names, lately, np.array(record["context"]).tobytes(), copy.dim)
 
 
 def _as_forced(record: dict[str, Any], copy: SessionRow, agent: Agent) -> dict[str, Any]:

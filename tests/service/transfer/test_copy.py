@@ -183,3 +183,58 @@ async def test_a_copy_of_a_trial_that_keeps_contexts(serve: Serve) -> None:
             found = reader.session(("", copy["id"]))
             assert found is not None
             assert replay_session(reader, found).differences == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_a_copy_works_out_other_columns(serve: Serve, keeps: bool) -> None:
+    """Its rounds are those of a session that had them from the start, and so are its decisions."""
+    worked_out = {"products": [["new", "price"], ["price", "price"]], "repetition": 3}
+    about = {"horizon": 3, "seed": 7, "algorithm": "anytime", "keep_contexts": keeps}
+    rng = np.random.default_rng(4)
+    drawn = rng.uniform(-1, 1, (12, 3, 2)).tolist()
+    async with serve() as client:
+        told = await client.create(dim=5, features=["price", "new"], **worked_out, **about)
+        plain = await client.create(
+            dim=3, features=["price", "new"], products=[["new", "new"]], **about
+        )
+        for i, contexts in enumerate(drawn):
+            for session in (told, plain):
+                key = f"u{i % 2}"
+                await client.decide(session, contexts, trajectory=key, forced_arm=i % 3)
+                value = {"value": contexts[i % 3][0], "round": i // 2 + 1}
+                await client.reward(session, trajectory=key, **value)
+        for session in (told, plain):
+            await client.decide(session, None, trajectory="u0", skip=True)
+        made = await client.post(f"/v1/sessions/{plain}/copy", json=worked_out)
+        assert made.status_code == 201, made.text
+        copy = made.json()
+        labels = ["price", "new", "new x price", "price x price", "repetition"]
+        assert (copy["dim"], copy["features"]) == (5, labels)
+        assert {name: copy[name] for name in worked_out} == worked_out
+        for key in ("u0", "u1"):
+            found, expected = [
+                (await client.read(f"/v1/sessions/{one}/rounds?trajectory={key}"))["items"]
+                for one in (copy["id"], told)
+            ]
+            for one, other in zip(found, expected, strict=True):
+                assert (one["arm"], one["reward"]) == (other["arm"], other["reward"])
+                assert one["context"] == pytest.approx(other["context"])
+                for mine, theirs in zip(
+                    *(x.get("contexts") or [] for x in (one, other)), strict=True
+                ):
+                    assert mine == pytest.approx(theirs)
+        ours = await client.decide(copy["id"], drawn[0], trajectory="u1", forced_arm=0)
+        assert ours["round"] == 7
+        again = await client.read(f"/v1/sessions/{copy['id']}/rounds?trajectory=u1")
+        await client.decide(told, drawn[0], trajectory="u1", forced_arm=0)
+        same = await client.read(f"/v1/sessions/{told}/rounds?trajectory=u1")
+        assert again["items"][-1]["context"] == pytest.approx(same["items"][-1]["context"])
+        less = await client.post(
+            f"/v1/sessions/{copy['id']}/copy", json={"products": None, "repetition": None}
+        )
+        assert (less.json()["dim"], less.json()["features"]) == (2, ["price", "new"])
+        wrong = await client.post(
+            f"/v1/sessions/{plain}/copy", json={"products": [["price", "age"]]}
+        )
+        problem(wrong, 422, "invalid", "products")

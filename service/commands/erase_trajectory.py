@@ -111,7 +111,7 @@ class EraseTrajectory(SessionCommand[bool]):
         n_voids = len(stored.voids_of(key, 1, trajectory.n_rounds))  # they have positions, too
         n_rounds = rounds_left(stored, session, trajectory)
         n_measurements = measurements_left(stored, session, trajectory)
-        changes = timeline.without(key)
+        changes = timeline.without(stored, session, self.trajectory)
         if has_only_sums(session):  # dropped rows are in no place but these
             # here: a server starts without what only fits need
             from service.fits.prepared_fit import sums_without

@@ -58,6 +58,7 @@ class VoidDecision(SessionCommand[tuple[DecisionRow, VoidRow]]):
         if has_only_sums(session):
             detail = "the session drops rows: what fits have learned stays as it is"
             raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
+        changes = timeline_of(session).without_decision(uow.stored, session, decision)
         session.n_measurements += 1
         void = VoidRow(*key, decision.round, session.n_measurements, uow.now)
         uow.count(session)
@@ -66,7 +67,6 @@ class VoidDecision(SessionCommand[tuple[DecisionRow, VoidRow]]):
         trajectory = uow.trajectory(key)
         trajectory.own = None
         uow.save_trajectory(trajectory)
-        changes = timeline_of(session).without_decision(self.key, decision)
         changes.voids.append(void)
         uow.write_rows(changes)
         return decision, void

@@ -21,9 +21,9 @@ from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
 from service.rounds.kept_slots import SettledSlots
 from service.rounds.offered_arms import stored_sets
-from service.rounds.retention import no_fit_from_rows
 from service.rounds.timeline import Past, timeline_of
 from service.session.records import KeptSumsRow, SessionRow
+from service.session.rules import has_only_sums
 from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
@@ -108,15 +108,16 @@ def read_fit(
     kept, measured = None, past.seen_before(agent, measured)
     if takes_kept and sums == "kept":
         kept, anew = usable_sums(reader, session, agent, window, known, past)
-    if kept is None:
-        reason = no_fit_from_rows(session, agent, window)
-        if reason is not None:
-            return ReadFit(reason=reason)
+    if past.lacks_rows(agent, has_sums=kept is not None):
+        reason = (
+            f"rounds up to position {session.dropped_to} are dropped, and this fit cannot go on"
+        )
+        return ReadFit(reason=f"{reason} from the sums of them")
     new = [*past.new] if takes_kept else []
     settled = SettledSlots(new, known.measured, session.n_erased_rows) if new else None
     if not past.is_whole:
         return ReadFit(settled=settled)
-    past.anew = anew if has_sums(session, agent, past) and not session.dropped_to else FOR_EVER
+    past.anew = anew if has_sums(session, agent, past) and not has_only_sums(session) else FOR_EVER
     if kept is None and sums != "none":
         kept = sums_made_anew(session, agent, window, measured, past)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
@@ -171,7 +172,7 @@ def sums_made_anew(
     """
     if not has_sums(session, agent, past):
         return None
-    if past.n_rows <= AT_ONCE * LATEST or session.dropped_to:
+    if past.n_rows <= AT_ONCE * LATEST or has_only_sums(session):
         return None
     return kept_sums(agent, past.slices(agent.stretches), window, measured, past.settled_round)
 

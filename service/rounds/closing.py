@@ -21,6 +21,7 @@ class Closing:
     is_by_time = False  # whether time makes or changes rows of a fit, beside values
     adds_up = False  # whether a round has several values, which add up
     n_later = 0  # how many rounds after its own a row with a value stands, where time closes rounds
+    stays = False  # whether values stay where rows are dropped, with sums of the decisions
     default: float | None = None  # what a closed round counts without a value; None: nothing
 
     def refuse(self, reward: Reward, prefix: str) -> None:
@@ -41,7 +42,7 @@ class Closing:
 class ByTotal(Closing):
     """Totals may come for slots long past, so that no window is ever complete."""
 
-    is_counted = False
+    is_counted, stays = False, True
 
     def refuse(self, reward: Reward, prefix: str) -> None:
         """Take every reward: the timeline refuses those that are no totals."""

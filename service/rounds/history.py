@@ -140,6 +140,15 @@ class PastByDecision(StoredPast):
         super().__init__(reader, session, window, known)
         self.n_rows = window.last
 
+    def lacks_rows(self, agent: Agent, *, has_sums: bool) -> bool:
+        """Whether rows are dropped that this fit needs, which has sums of them or not.
+
+        After an alarm rows before the installed estimate's `since_round` do not count.
+        """
+        known = agent.prediction
+        first = max(self._window.first, 1 if known is None else known.since_round)
+        return not has_sums and self._session.dropped_to >= first
+
     @cached_property
     def _voids(self) -> list[VoidRow]:
         return self._reader.voids(self._session.key, 0, self._measured)

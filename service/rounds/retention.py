@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from lhb_engine.agents import Agent
+from lhb_engine.context_sets import latest_kept
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
@@ -55,7 +55,12 @@ class Plan(NamedTuple):
 
 
 def n_before(session: SessionRow) -> int:
-    """Return how many rounds of a trajectory stay before one whose reward may come."""
+    """Return how many rounds of a trajectory stay before one whose reward may come.
+
+    With a clock none do: rewards are of slots, whose sums stay.
+    """
+    if closing_of(session).stays:
+        return 0
     n = 2 * session.horizon
     return n + stretch_of(session.horizon) if session.options.get("levels") else n
 
@@ -64,37 +69,51 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     """Return what a session may give up; None if it is nothing, or too little for a pass.
 
     Its rows must be in sums from which the next fit goes on, and no measurement that is not settled
-    may need them; or they must be of rounds that no fit uses any more.
+    may need them; or they must be of rounds that no fit uses any more. With a clock they must be
+    decisions of slots whose sums are kept: slots and their totals stay.
     """
     if keeps_everything(session) or is_busy(session) or session.archived_at is not None:
         return None
+    n, until = session.n_rounds, now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
+    least = session.dropped_to + (n - session.dropped_to) * LEAST_SHARE
+    to = min(n - (session.keep_rounds or LATEST), _in_lift(reader, session).decided)
+    if to <= least:
+        return None
+    if not closing_of(session).stays:
+        found = _rounds_in_sums(reader, session, to, until, now)
+    else:
+        assert session.clock is not None
+        fit = reader.installed(session)  # coming ones read no earlier context sets
+        sets = latest_kept(0 if fit is None else fit.inputs["decided"])
+        place = session.clock.slots.at(until) - 1, min(to, sets[0] - 1 if sets else 0)
+        row = reader.last_slot_sums(session.key, *place)
+        found = None if row is None else Plan(row.decided, 0, 0)
+    if found is None or found.dropped_to <= least:
+        return None
+    return found if may_begin(reader, session, found, now) else None
+
+
+def _rounds_in_sums(
+    reader: Reader, session: SessionRow, to: int, until: float, now: float
+) -> Plan | None:
+    """Return what may be given up of rounds up to position `to` that were taken by a time."""
     place = None
     if looks_back(session) is None:
         place = reader.sums_place(session.key)
         if place is None or place.estimate != session.estimate:
             return None
-    n, lift = session.n_rounds, _in_lift(reader, session)
-    to = _before_windows(reader, session) if place is None else place.last_round - LATEST
-    to = min(to, n - (session.keep_rounds or LATEST), lift.decided)
-    if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
-        return None
-    until, at = (
-        now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS),
-        times_of(reader, session),
-    )
+    n, at, lift = session.n_rounds, times_of(reader, session), _in_lift(reader, session)
+    to = min(to, _before_windows(reader, session) if place is None else place.last_round - LATEST)
     to = last_before(at, until, session.dropped_to, to)
-    if (
-        place is not None and closing_of(session).is_by_time
-    ):  # a fit looks at the latest closed ones
-        closed_at = now - session.reward_wait_seconds
-        to = min(to, last_before(at, closed_at, session.dropped_to, n) - LATEST)
-    n_settled = FOR_EVER if place is None else place.n_settled
+    n_settled, is_by_time = FOR_EVER, closing_of(session).is_by_time
+    if place is not None:
+        n_settled = place.n_settled
+        if is_by_time:  # a fit looks at the latest closed ones
+            closed_at = now - session.reward_wait_seconds
+            to = min(to, last_before(at, closed_at, session.dropped_to, n) - LATEST)
     to = min(to, n_settled, _oldest(reader, session, n_settled, lift) - 1)
-    if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
-        return None
-    known = n if closing_of(session).is_by_time else session.n_measurements
-    found = Plan(to, 0 if place is None else place.measured, known)
-    return found if may_begin(reader, session, found, now) else None
+    known = n if is_by_time else session.n_measurements
+    return Plan(to, 0 if place is None else place.measured, known)
 
 
 def count_complete(reader: Reader, session: SessionRow, windows: list[FitWindow]) -> list[int]:
@@ -151,6 +170,9 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan, now: float) -> b
     key, lift, known = session.key, _in_lift(reader, session), FOR_EVER
     if found.dropped_to > lift.decided:
         return False
+    if closing_of(session).stays:  # a void, or an erasure, takes sums of slots away
+        row = reader.last_slot_sums(key, FOR_EVER, found.dropped_to)
+        return row is not None and row.decided == found.dropped_to
     if looks_back(session) is not None:
         if found.dropped_to > _before_windows(reader, session):
             return False
@@ -259,17 +281,3 @@ def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool
         return False
     is_closed = row.at <= now - session.reward_wait_seconds
     return is_closed and row.position <= session.n_rounds - LATEST
-
-
-def no_fit_from_rows(session: SessionRow, agent: Agent, window: FitWindow) -> str | None:
-    """Return why a fit that has no sums cannot be made; None if the rows that it needs are there.
-
-    After an alarm they are: rows before the installed estimate's `since_round` do not count.
-    """
-    known = agent.prediction
-    if session.dropped_to < max(window.first, 1 if known is None else known.since_round):
-        return None
-    return (
-        f"rounds up to position {session.dropped_to} are dropped, and this fit cannot go on from "
-        "the sums of them"
-    )

@@ -10,10 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS
+from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.context_sets import latest_kept
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Trajectory, joined
 from service.rounds.history import StoredPast
+from service.rounds.kept_slots import first_void_slot
 from service.rounds.slot_sums import SlotSums, read_slot_sums, slot_sums_of
 from service.rounds.slot_table import SlotTable
 from service.rounds.stored_rows import (
@@ -75,6 +77,16 @@ class PastBySlot(StoredPast):
     def is_whole(self) -> bool:
         """Whether the fit can go on before these are kept."""
         return self.sums.is_whole
+
+    def lacks_rows(self, agent: Agent, *, has_sums: bool) -> bool:
+        """Whether rows are dropped that this fit needs: slots have other sums, or sets are gone."""
+        reader, session, known = self._reader, self._session, self._known
+        if not session.dropped_to or known is None:
+            return False
+        void = first_void_slot(reader, session, known.measured)
+        settled = min(self._clock.settled(self._window.last), void - 1)
+        sets = latest_kept(known.decided)
+        return settled < reader.summed_for_good(session) or sets[0] <= session.dropped_to
 
     def whole(self) -> History:
         """Build the history of all rows of the window."""

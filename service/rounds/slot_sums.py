@@ -70,16 +70,17 @@ def read_slot_sums(
 
     Decisions after the watermark `known` of a fit are left out. `kept`: stretches that are kept are
     taken, and for a fit new ones returned. Those with decisions that were voided after its
-    watermark are not taken.
+    watermark are not taken. Those of slots whose decisions are dropped always are.
     """
     mark = Watermark(FOR_EVER, session.n_rounds) if known is None else known
     measured, decided = mark.measured, mark.decided
     settled = clock.settled(n)
-    last = None
+    kept_to, after = reader.summed_for_good(session), session.dropped_to
     if kept:
         void = first_void_slot(reader, session, measured)
         last = reader.last_slot_sums(session.key, min(settled, void - 1))
-    kept_to, after = (0, 0) if last is None else (last.last_slot, last.decided)
+        if last is not None and last.last_slot > kept_to:
+            kept_to, after = last.last_slot, last.decided
     found = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
     begun = kept_to
     for until in _read(reader, session, clock, found.table, kept_to, (after, decided), measured):
@@ -108,7 +109,7 @@ def slot_sums_of(
         first, page = max(0, until - PAGE), list[DecisionRow]()
         while some := reader.decisions(key, page[-1].round if page else first, PAGE, until):
             page += some
-        rows, until = page + rows, first
+        rows, until = page + rows, first if page else 0  # earlier ones are dropped
     void = {one.round for one in reader.voids_of(key, until + 1, trajectory.n_rounds)}
     rows = [row for row in rows if row.context and row.round not in void]
     slots = clock.slots.at_each(np.array([row.at for row in rows]))

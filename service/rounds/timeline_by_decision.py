@@ -10,7 +10,7 @@ from lhb_engine.randomness import Draw
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision, PastByTime
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import decided_rounds
+from service.rounds.reward_rounds import decided_rounds, refuse_given_up
 from service.session.covariates import covariates_text
 from service.session.records import (
     DecisionRow,
@@ -126,6 +126,12 @@ class ByDecision:
         """
         return decided_rounds(uow, session, trajectory, reward, prefix)
 
+    def refuse_given_up(
+        self, uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
+    ) -> None:
+        """Raise 409 round_dropped if a value's first round is one that takes none any more."""
+        refuse_given_up(uow, session, trajectory, first, field)
+
     def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
         """Return whether a value of rounds up to `last` comes after its trajectory's next round."""
         return last < trajectory.n_rounds
@@ -145,12 +151,17 @@ class ByDecision:
     def refuse_erasing(self, trajectory: str) -> None:
         """Raise a 422 if a trajectory cannot be erased."""
 
-    def without(self, key: TrajectoryKey) -> Changes:
+    def without(self, reader: Reader, session: SessionRow, trajectory: str) -> Changes:
         """Return what erasing a trajectory changes of the session's summed rounds."""
         return Changes()
 
-    def without_decision(self, session: SessionKey, decision: DecisionRow) -> Changes:
-        """Return what voiding a decision changes of the session's summed rounds."""
+    def without_decision(
+        self, reader: Reader, session: SessionRow, decision: DecisionRow
+    ) -> Changes:
+        """Return what voiding a decision changes of the session's summed rounds.
+
+        Raises 409 round_dropped where these can never be summed anew.
+        """
         return Changes()
 
     def past(

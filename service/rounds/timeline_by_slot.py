@@ -192,6 +192,11 @@ class BySlot:
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}from")
         return found
 
+    def refuse_given_up(
+        self, uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
+    ) -> None:
+        """Refuse none: sums of slots whose decisions are dropped stay, and so do their totals."""
+
     def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
         """Return False: every total comes when its slots are over."""
         return False
@@ -214,16 +219,29 @@ class BySlot:
             detail = "the totals of all trajectories are stored under this key"
             raise Problem(ProblemCode.INVALID, detail, "key")
 
-    def without(self, key: TrajectoryKey) -> Changes:
-        """Return the changes: the trajectory's summed slots go, or the summed slots of all."""
-        *session, trajectory = key
-        if trajectory and not self.is_of_all:
-            return Changes(erased_slots=[key])
-        return Changes(dropped_slots=[((session[0], session[1]), 0)])
+    def without(self, reader: Reader, session: SessionRow, trajectory: str) -> Changes:
+        """Return the changes: the trajectory's summed slots go, or the summed slots of all.
 
-    def without_decision(self, session: SessionKey, decision: DecisionRow) -> Changes:
+        Those whose decisions are dropped stay, where they are sums over all trajectories.
+        """
+        if trajectory and not self.is_of_all:
+            return Changes(erased_slots=[(*session.key, trajectory)])
+        dropped = reader.summed_for_good(session)
+        found = Changes(dropped_slots=[(session.key, dropped + 1)])
+        if not self.is_of_all:  # its rows say where stretches end
+            rows = reader.slot_sums_in(session.key, [(trajectory, 1, dropped)], dropped)
+            found.slot_sums = [row._replace(sums=b"") for row in rows]
+        return found
+
+    def without_decision(
+        self, reader: Reader, session: SessionRow, decision: DecisionRow
+    ) -> Changes:
         """Return that summed slots from the decision's on go."""
-        return Changes(dropped_slots=[(session, self.clock.slots.at(decision.at))])
+        slot = self.clock.slots.at(decision.at)
+        if slot <= reader.summed_for_good(session):
+            detail = f"decisions of its slot, {slot}, are dropped, and what they add up to stays"
+            raise Problem(ProblemCode.ROUND_DROPPED, detail, "event_id")
+        return Changes(dropped_slots=[(session.key, slot)])
 
     def past(
         self,

@@ -53,12 +53,15 @@ def looks_back(session: SessionRow) -> int | None:
 
 
 def has_only_sums(session: SessionRow) -> bool:
-    """Return whether the session has dropped rows of which its fits need the sums."""
-    return session.dropped_to > 0 and looks_back(session) is None
+    """Return whether the session has dropped rows of which its fits need the sums.
+
+    With a clock sums of slots stand for decisions, and totals stay: fits can begin anew.
+    """
+    has_rows = session.dropped_to == 0 or CLOCK.holds(session, ALGORITHMS[session.algorithm])
+    return not has_rows and looks_back(session) is None
 
 
 KEEP = ("keep_rounds", "keep_days")
-RETENTION = Feature("`keep_rounds`, `keep_days`", KEEP, lambda s, _: drops_rows(s))
 ALL_ROUNDS = Feature(
     "`keep_rounds`, `keep_days` of `anytime` whose fits use all rounds",
     (*KEEP, "options.memory"),
@@ -94,12 +97,12 @@ LEARNER = Feature(
 )
 OWN = Feature("the option `own`", ("options.own",), lambda s, kind: kind.fits_responses(s.options))
 LARGE_DIM = Feature(
-    "a larger `dim` than the algorithm is served with",
+    "a larger `dim` than is served",
     ("dim",),
     lambda s, kind: kind.served_dim is not None and s.dim > kind.served_dim,
 )
 LARGE_HORIZON = Feature(
-    "a larger `horizon` than the algorithm is served with",
+    "a larger `horizon` than is served",
     ("horizon",),
     lambda s, kind: kind.served_horizon is not None and s.horizon > kind.served_horizon,
 )
@@ -117,7 +120,6 @@ RULES = (
     Rule(SUM, CLOCK, TOTALS),
     Rule(DEFAULT, CLOCK, TOTALS),
     Rule(LEARNER, CLOCK, TOTALS),
-    Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
     Rule(OWN, CLOCK_OF_ALL, "totals of everybody tell no responses apart"),
     Rule(ALL_ROUNDS, DEFAULT_OF_LEVELS, "such fits keep no sums: a level's values may be of spans"),
 )
@@ -141,6 +143,8 @@ def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
 def check_dropped(session: SessionRow, changed: SessionRow) -> None:
     """Raise a 422 bad_option, naming the field, if fits would need dropped rows."""
     kind = ALGORITHMS[session.algorithm]
+    if CLOCK.holds(session, kind):
+        return
     waits_longer = changed.reward_wait_seconds > session.reward_wait_seconds
     is_by_time = SUM.holds(session, kind) or DEFAULT.holds(session, kind)
     if has_only_sums(session) and is_by_time and waits_longer:
@@ -168,5 +172,8 @@ def table() -> Iterator[str]:
     """Yield the lines of the rules' table in Markdown."""
     yield "| A session with | cannot have | because |"
     yield "|-|-|-|"
+    features: dict[tuple[str, str], list[str]] = {}
     for feature, excluded, because in RULES:
-        yield f"| {feature.name} | {excluded.name} | {because} |"
+        features.setdefault((excluded.name, because), []).append(feature.name)
+    for (excluded_name, because), names in features.items():
+        yield f"| {'; '.join(names)} | {excluded_name} | {because} |"

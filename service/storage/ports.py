@@ -261,7 +261,8 @@ class Transaction(Protocol):
         """Delete some rows of rounds that a session has given up; it may block.
 
         Rounds up to position `to` are given up; such rounds stay if the one `n_kept` rounds later
-        in their trajectory is not given up. `cursor` is that of the last call; None begins anew.
+        in their trajectory is not given up. With `n_kept` 0 decisions go alone: values are of no
+        round of theirs. `cursor` is that of the last call; None begins anew.
         """
 
     def write(self, changes: Changes) -> Steps:

@@ -301,9 +301,24 @@ class Reader(ABC):
         row = self._one("unnamed_after", *key, position, n_named)
         return position if row is None else int(row[0]) - 1
 
-    def last_slot_sums(self, key: SessionKey, until: int) -> SlotSumsRow | None:
-        """Return the default trajectory's last summed slots up to a slot; None: there are none."""
-        return self._row(SlotSumsRow, "last_slot_sums", *key, until)
+    def last_slot_sums(
+        self, key: SessionKey, until: int, decided: int = FOR_EVER
+    ) -> SlotSumsRow | None:
+        """Return the default trajectory's last summed slots up to a slot; None: there are none.
+
+        Decisions of later slots may have all positions after `decided`.
+        """
+        return self._row(SlotSumsRow, "last_slot_sums", *key, until, decided)
+
+    def summed_for_good(self, session: SessionRow) -> int:
+        """Return the last slot whose sum stands for decisions that are dropped; 0 if none are.
+
+        Sums of slots up to this one follow from no row any more: they stay as they are.
+        """
+        if not session.dropped_to:
+            return 0
+        row = self.last_slot_sums(session.key, FOR_EVER, session.dropped_to)
+        return 0 if row is None else row.last_slot
 
     def slot_sums_in(
         self, key: SessionKey, ranges: list[Range], until: int

@@ -26,6 +26,7 @@ from service.session.records import (
     LiftUnitRow,
     MeasurementRow,
     SessionRow,
+    SlotSumsRow,
     VoidRow,
 )
 from service.session.rules import has_only_sums
@@ -89,6 +90,7 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
         if sums is not None:
             yield sums_record(sums)
     if session.dropped_to:
+        yield from _slots_records(reader, session)
         yield from _lift_records(reader, session)
     state = reader.agent_state(session.key)
     if state is not None:
@@ -101,6 +103,16 @@ def sums_record(sums: KeptSumsRow) -> dict[str, Any]:
     for name in ("settled", "seen"):
         values[name] = None if values[name] is None else b64encode(values[name]).decode()
     return {"record": "sums", **values}
+
+
+def _slots_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
+    """Yield the records of slots whose decisions are dropped; where stretches end comes first."""
+    last = reader.summed_for_good(session)
+    names = [one.key for one in reader.trajectories(session.key) if one.key] if last else []
+    for name in ["", *names]:
+        rows = reader.slot_sums_in(session.key, [(name, 1, last)], last)
+        for row in sorted(rows, key=lambda row: row.last_slot):
+            yield {"record": "slots", **_without_owner(row), "sums": b64encode(row.sums).decode()}
 
 
 def _lift_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
@@ -129,7 +141,7 @@ def parsed(text: str | None) -> Any:
 
 
 def _without_owner(
-    row: DecisionRow | MeasurementRow | EstimateRow | VoidRow | LiftUnitRow,
+    row: DecisionRow | MeasurementRow | EstimateRow | VoidRow | LiftUnitRow | SlotSumsRow,
 ) -> dict[str, Any]:
     return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
 

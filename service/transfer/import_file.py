@@ -30,6 +30,7 @@ from service.session.records import (
     MeasurementRow,
     SessionKey,
     SessionRow,
+    SlotSumsRow,
     TrajectoryRow,
     VoidRow,
 )
@@ -233,6 +234,7 @@ def changes_of(rows: Iterable[Row | KeptSumsRow | LiftSumsRow], key: SessionKey)
         VoidRow: changes.voids,
         EstimateRow: changes.estimates,
         LiftUnitRow: changes.lift_units,
+        SlotSumsRow: changes.slot_sums,
         KeptSumsRow: changes.sums,
         LiftSumsRow: changes.lift_sums,
     }

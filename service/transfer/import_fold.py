@@ -38,6 +38,7 @@ from service.session.records import (
     LiftUnitRow,
     MeasurementRow,
     SessionRow,
+    SlotSumsRow,
     TrajectoryRow,
     VoidRow,
 )
@@ -51,7 +52,9 @@ from service.transfer.import_trajectories import NO_OWNER, Trajectories
 from service.writer.agent_cache import build_agent
 
 Record = dict[str, Any]
-Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow | LiftUnitRow
+Row = (
+    DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow | LiftUnitRow | SlotSumsRow
+)
 MOST_GONE = 2**50  # rounds, or measurements: with those to come they stay exact in JSON
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 
@@ -248,6 +251,10 @@ class ImportFold:
         check(record["n_settled"] <= ends, "n_settled", f"the fit had {ends} rows")
         self.sums = KeptSumsRow(*NO_OWNER, **record)
 
+    def _slots_record(self, record: Record) -> SlotSumsRow:
+        record["sums"] = self._trajectories.summed_slots(record)
+        return SlotSumsRow(*NO_OWNER, **record)
+
     def _lift_record(self, record: Record) -> None:
         session, decided, measured = self.session, record["decided"], record["measured"]
         is_first = bool(session.dropped_to) and session.trial.is_on and self.lift is None
@@ -271,8 +278,9 @@ class ImportFold:
         place = unit.trajectory, unit.block
         check(place > self._last_unit, "block", "units are in order")
         n_rounds = self._trajectories.n_rounds(unit.trajectory)
-        n_blocks = block_of(unit.trajectory, n_rounds, session.horizon)
-        has_block = n_rounds > 0 and PAST <= unit.block <= n_blocks
+        n = timeline_of(session).n_slots(session) or n_rounds
+        n_blocks = block_of(unit.trajectory, n, session.horizon)
+        has_block = n > 0 and PAST <= unit.block <= n_blocks
         check(has_block, "block", "the trajectory has no such block")
         for name in ("reward", "predicted"):
             check(is_exact(record[name]), name, "it is no sum of floats")

@@ -28,6 +28,7 @@ from service.session.records import (
     LiftUnitRow,
     MeasurementRow,
     SessionRow,
+    SlotSumsRow,
     VoidRow,
 )
 from service.session.schedule_records import DueReason
@@ -132,6 +133,7 @@ SUMS = _record_of(
     seen=Text | None,
     anew=NotRequired[Count],
 )
+SLOTS = _record_of("slots", SlotSumsRow, ROW_OWNER, record=Literal["slots"], sums=Text)
 LIFT = _record(
     "lift",
     record=Literal["lift"],
@@ -265,6 +267,7 @@ RECORD: Any = (
     | MEASUREMENT
     | VOID
     | SUMS
+    | SLOTS
     | LIFT
     | UNIT
     | ESTIMATE

@@ -1,12 +1,16 @@
 """The trajectories of a file together: positions, and what is known of rounds that are dropped."""
 
 from array import array
+from base64 import b64decode
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lhb_engine.history import Floats, Ints
+from service.rounds.closing import closing_of
+from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.transfer.import_records import InvalidRecord, check
@@ -40,6 +44,7 @@ class Trajectories:
         self._known: dict[str, FileTrajectory] = {}
         self._declared: dict[str, Record] = {}  # where rounds are dropped
         self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
+        self._ends: list[tuple[int, int]] = []  # of summed slots: the last one, and `decided`
         gone = session.n_dropped_rounds, session.swept_to, session.n_dropped_complete
         fits = all(n <= session.dropped_to for n in gone)
         fits = fits and session.n_dropped_complete <= session.n_dropped_rounds
@@ -77,8 +82,10 @@ class Trajectories:
         """Return a measurement's trajectory; where some are dropped, its number is the file's."""
         name, session = record["trajectory"], self._session
         part = self._known.get(name)
-        if part is None and timeline_of(session).has_values_alone(name):
-            part = self._known[name] = FileTrajectory(TrajectoryRow(*NO_OWNER, name))
+        n = self.n_rounds(name) if closing_of(session).stays else 0  # all may be dropped
+        if part is None and (n or timeline_of(session).has_values_alone(name)):
+            row = TrajectoryRow(*NO_OWNER, name, n_decisions=n, n_rounds=n)
+            part = self._known[name] = FileTrajectory(row, n)
         if part is None:
             raise InvalidRecord("trajectory", "no decision was taken in it")
         if session.dropped_to:
@@ -90,12 +97,44 @@ class Trajectories:
     def void(self, record: Record) -> None:
         """Check and count a void decision."""
         known = self._known.get(record["trajectory"])
-        is_known = known is not None and record["round"] <= known.row.n_rounds
+        n = self.n_rounds(record["trajectory"]) if known is None else known.row.n_rounds
+        is_known = record["round"] <= n
         check(is_known, "round", "that round has not been decided")
         place = record["trajectory"], record["round"]
         check(place not in self._voids, "round", "it is void already")
         self._voids[place] = record["position"]
         self._session.n_measurements += 1
+
+    def summed_slots(self, record: Record) -> bytes:
+        """Check summed slots whose decisions are dropped, and return the bytes of the sums."""
+        session, name, last = self._session, record["trajectory"], record["last_slot"]
+        ends, decided, is_of_all = self._ends, record["decided"], timeline_of(session).is_of_all
+        is_needed = closing_of(session).stays and session.dropped_to > 0
+        check(is_needed, "record", "no decisions of slots are dropped")
+        if not name:
+            before = (ends or [(0, 0)])[-1]
+            in_order = before[0] < last and before[1] <= decided <= session.dropped_to
+            check(in_order, "last_slot", "out of order")
+            ends.append((last, decided))
+        place = bisect_left(ends, (last, decided))
+        is_whose = ends[place : place + 1] == [(last, decided)] and (
+            not name or (name in self._declared and not is_of_all)
+        )
+        check(is_whose, "trajectory", "there are no such slots")
+        data, begun = b64decode(record["sums"], validate=True), ends[place - 1][0] if place else 0
+        sums = np.frombuffer(data).reshape(-1, 1 + n_given(session))
+        slots = sums[:, 0]
+        in_order = np.all(np.diff(slots, prepend=begun, append=last + 1) > 0)
+        fits = np.all(np.isfinite(sums)) and np.all(slots == np.floor(slots)) and in_order
+        check(bool(fits), "sums", "they are not of these slots")
+        return data
+
+    def _has_slots(self) -> bool:
+        """Return whether there are sums of all slots whose decisions are dropped."""
+        assert self._session.clock is not None
+        last, decided = (self._ends or [(0, 0)])[-1]
+        settled = self._session.clock.settled(self._session.schedule.n_slots)
+        return decided == self._session.dropped_to and last <= settled
 
     def rounds(self) -> Rounds:
         """Merge the rounds of all trajectories; their positions are 1 to n, but for those gone."""
@@ -124,6 +163,7 @@ class Trajectories:
         session = self._session
         if not session.dropped_to:
             return [part.row for part in self._known.values()]
+        has_sums = self._has_slots() if closing_of(session).stays else has_sums
         check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
         rows, n_gone, n_less = [], 0, 0
         for name, given in self._declared.items():
@@ -131,7 +171,8 @@ class Trajectories:
             row = TrajectoryRow(*NO_OWNER, name) if part is None else part.row
             n_rounds, n, through = (given[count] for count in COUNTS)
             check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
-            fits = row.n_measurements <= n and row.measured_through <= through <= n_rounds
+            last = timeline_of(session).n_slots(session) or n_rounds
+            fits = row.n_measurements <= n and row.measured_through <= through <= last
             check(fits, "n_measurements", "fewer than there are")
             n_gone += n_rounds if part is None else part.n_before
             n_less += n - (0 if part is None else len(part.arrivals))

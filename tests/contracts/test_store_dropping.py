@@ -116,3 +116,18 @@ def test_sessions_that_drop_rows_are_found(store: Store) -> None:
         assert [one.id for one in reader.with_retention(("", ""), 9)] == ["s2", "s3", "s4"]
         assert [one.id for one in reader.with_retention(("t", "s2"), 1)] == ["s3"]
         assert reader.session(("t", "s3")) == session("s3", keep_days=2.0)
+
+
+def test_decisions_go_alone_where_values_are_not_of_them(store: Store) -> None:
+    """With a clock values are of slots, and a void of a decision that is gone is still known."""
+    store.slices = Slices(rows=2, page=2, pages=2)
+    rows = [decision(i, "a", position=i) for i in range(1, 6)]
+    values = [measurement(i, i, "a", position=i, number=i) for i in range(1, 4)]
+    void = VoidRow(*S1, "a", 1, 4, 1.0)
+    commit(store, session(), trajectory("a", n_rounds=5), *rows, *values, void)
+    calls = dropped(store, 4, 0)
+    assert [sum(column) for column in zip(*(call[1:] for call in calls), strict=True)] == [4, 0, 0]
+    with store.reader() as reader:
+        assert [row.round for row in reader.decision_log((*S1, "a"))] == [5]
+        assert len(list(reader.measurement_log((*S1, "a")))) == 3
+        assert reader.voids(S1, 0, 9) == [void]

@@ -70,6 +70,7 @@ def test_summed_slots_are_kept_until_some_slot(reopen: Callable[[], Store]) -> N
         assert [*reader.slot_sums_in(("t", "s2"), ranges, 99)] == []
         found = [reader.last_slot_sums(S1, slot) for slot in (-1, 0, 19, 99)]
         assert found == [None, rows[0], again, rows[2]]
+        assert [reader.last_slot_sums(S1, 99, n) for n in (8, 10)] == [None, again]
         before = dict(reader.stored_by_tenant())["t"]
     commit(store := reopen(), dropped_slots=[(S1, 1)])
     whole = [(name, 0, 99) for name in names]

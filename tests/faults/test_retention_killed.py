@@ -2,7 +2,9 @@
 
 import os
 import random
+import time
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -114,4 +116,87 @@ def test_nothing_is_lost_and_fits_go_on(database_url: str, settings: dict[str, A
     wrong = [one for one in replay.differences if not one.startswith("estimate ")]
     assert wrong == []
     assert replay.n_decisions == session.n_rounds - session.n_dropped_rounds
+    assert replay.n_dropped > 0
+
+
+def said(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+class ByTheMinute(Player):
+    """Two decisions a minute, of two users, a day ago; the minute's total comes when it is over."""
+
+    start = time.time() // 60 * 60.0 - 86_400.0
+
+    def play(self, client: httpx.Client, path: str, n: int) -> None:
+        for _ in range(n):
+            begin, self.n = self.start + 60.0 * self.n, self.n + 1
+            now = 0.0
+            for user in ("a", "b"):
+                arms = [[self.rng.gauss(0, 1), self.rng.gauss(0, 1)] for _ in range(3)]
+                given = {"contexts": arms, "trajectory": user, "at": said(begin + 1.0)}
+                answer = client.post(f"{path}/decisions", json=given)
+                assert answer.status_code == 201, answer.text
+                x, y = arms[answer.json()["arm"]]
+                now += 0.8 * x - 0.6 * y
+            value = now + 0.5 * self.before + self.rng.gauss(0, 0.1)
+            self.before = now
+            total = {
+                "value": value,
+                "from": said(begin),
+                "to": said(begin + 60.0),
+                "reward_id": f"r{self.n}",
+            }
+            assert client.post(f"{path}/rewards", json=total).status_code == 200
+
+
+def fitted(client: httpx.Client, path: str) -> int:
+    """How many totals the last fit has; another one is asked for, and none has failed."""
+    client.post(f"{path}/fits")
+    fits = client.get(f"{path}/estimates?limit=1000").json()["items"]
+    assert [fit for fit in fits if fit["status"] == "failed"] == []
+    return max(fit.get("n_rows", 0) for fit in fits)
+
+
+def test_decisions_of_slots_go_and_nothing_else(database_url: str) -> None:
+    """Killed while a fit with summed slots is due, and while rows go; an erasure comes between."""
+    clock = {"slot_seconds": 60, "start": said(ByTheMinute.start), "late_slots": 2}
+    server, player = Server(database_url, **LIMITS), ByTheMinute()
+    worker = WorkerProcess(database_url, **LIMITS)
+    server.leaves_sessions = False
+    is_shared = database_url.startswith("postgres")
+    with ExitStack() as running:
+        running.enter_context(server)
+        if is_shared:
+            running.enter_context(worker)
+        with server.client() as client:
+            answer = client.post("/v1/sessions", json={**BODY, "clock": clock})
+            assert answer.status_code == 201, answer.text
+            path = f"/v1/sessions/{answer.json()['id']}"
+            player.play(client, path, 90)
+            client.post(f"{path}/fits")
+        (worker if is_shared else server).kill()
+        (worker if is_shared else server).start()
+        with server.client() as client:
+            assert not wait_for_fits(client, path.rpartition("/")[2])["fit_due"]
+            player.play(client, path, 30)
+            client.post(f"{path}/fits")
+            until(lambda: state(client, path)["n_dropped_rounds"] > 0)
+        server.kill()
+        server.start()
+        with server.client() as client:
+            until(
+                lambda: state(client, path)["n_dropped_rounds"] == state(client, path)["dropped_to"]
+            )
+            old = {"value": 9.0, "reward_id": "refund", "correct": True}
+            old |= {"from": said(player.start), "to": said(player.start + 60.0)}
+            assert client.post(f"{path}/rewards", json=old).status_code == 200
+            assert client.delete(f"{path}/trajectories/b").status_code == 204
+            player.play(client, path, 30)
+            until(lambda: fitted(client, path) == player.n)
+    with open_reader(database_url) as reader:
+        [session] = all_sessions(reader)
+        replay = replay_session(reader, session)
+    wrong = [one for one in replay.differences if not one.startswith("estimate ")]
+    assert wrong == []
     assert replay.n_dropped > 0

@@ -157,7 +157,7 @@ order by round limit 1
 
 -- name: last_slot_sums
 select {slot_sums} from slot_sums
-where tenant = $1 and session_id = $2 and trajectory = '' and last_slot <= $3
+where tenant = $1 and session_id = $2 and trajectory = '' and last_slot <= $3 and decided <= $4
 order by last_slot desc limit 1
 
 -- name: slot_sums_in

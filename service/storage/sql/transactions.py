@@ -130,12 +130,13 @@ class SqlTransaction(ABC):
         statements: list[Statement] = []
         for name, (first, last) in ranges.items():
             low = cursor[2] if cursor and cursor[0] == name else 0
+            end = last if n_kept else 0  # of the rounds whose values and voids go
             statements += [
-                ("dropped_complete", (*key, name, low, first, last)),
-                ("drop_measurements", (*key, name, low, last)),
-                ("drop_voids", (*key, name, first, last)),
+                ("dropped_complete", (*key, name, low, first, end)),
+                ("drop_measurements", (*key, name, low, end)),
+                ("drop_voids", (*key, name, first, end)),
                 ("drop_decisions", (*key, name, first, last)),
-                ("goes_on", (*key, name, low, last)),
+                ("goes_on", (*key, name, low, end)),
             ]
         answers = self._read_all(statements)
         n_complete = sum(int(rows[0][0]) for rows in answers[0::5])

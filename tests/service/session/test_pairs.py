@@ -212,10 +212,3 @@ def test_a_mode_that_is_there_already_changes_nothing(doors: Doors) -> None:
     doors.created({})
     assert taken(doors.patch, {"mode": "live"})
     assert taken(doors.patch, {"keep_rounds": 40_000})
-
-
-def test_a_clock_and_retention_exclude_each_other_for_what_is_so(doors: Doors) -> None:
-    """Sums of slots stay for good, but nothing drops the rows of their decisions."""
-    with pytest.raises(Problem) as caught:
-        doors.create({"clock": {"slot_seconds": 60}, "keep_rounds": 40_000})
-    assert "from rows" not in caught.value.detail

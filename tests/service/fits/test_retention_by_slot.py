@@ -1,0 +1,217 @@
+"""A session with a clock that drops decisions finds what its twin finds that keeps them all."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import service.rounds.retention
+from service.base.problems import Problem
+from service.commands.change_session import ChangeSession
+from service.commands.drop_rounds import GiveUpRounds, drop_rounds
+from service.commands.erase_trajectory import erase_trajectory
+from service.commands.void_decision import VoidDecision
+from service.rounds.retention import plan
+from service.session.records import DecisionRow
+from service.storage.ports import Slices, Store
+from service.transfer.file_format import export_session, read_lines
+from service.transfer.replay import replay_session
+from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.retention_twins import refused
+from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
+from tests.service.service_harness import ServiceHarness
+from tests.service.transfer.test_import_forgeries import checked, exported, resealed
+
+KEPT = {"keep_days": 1 / 24}  # 60 slots
+
+
+@pytest.fixture
+def harness(
+    tmp_path: Path,
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> ServiceHarness:
+    make_small(monkeypatch)
+    monkeypatch.setattr(service.rounds.retention, "LEAST_SECONDS", 0.0)
+    store.slices = Slices(rows=11, page=7, pages=3)
+    return ServiceHarness(tmp_path, store)
+
+
+def drop(harness: ServiceHarness) -> bool:
+    """What the sweeper does."""
+    session = harness.session
+    with harness.store.reader() as reader:
+        found = plan(reader, session, harness.now)
+    if found is None or not harness.run(GiveUpRounds(session.key, found)):
+        return False
+    harness.run_large(drop_rounds(session.key, found.dropped_to))
+    return True
+
+
+def found(harness: ServiceHarness) -> list[Any]:
+    """The estimates, but for the time that they took."""
+    return [json.loads(one.estimate or "{}") | {"seconds": 0} for one in harness.estimates]
+
+
+def decisions(harness: ServiceHarness) -> list[DecisionRow]:
+    with harness.store.reader() as reader:
+        known = reader.trajectories(harness.key)
+        return [row for one in known for row in reader.decision_log((*harness.key, one.key))]
+
+
+def n_dropped_slots(harness: ServiceHarness) -> int:
+    with harness.store.reader() as reader:
+        return reader.summed_for_good(harness.session)
+
+
+def n_replayed(harness: ServiceHarness) -> int:
+    """How many estimates are computed again; all others lack dropped rows, or erased ones."""
+    with harness.store.reader() as reader:
+        replay = replay_session(reader, harness.session)
+    assert replay.differences == []
+    return replay.n_estimates - replay.n_dropped - replay.n_erased
+
+
+def lived(harness: ServiceHarness, url: str, totals: str, path: Path, kept: dict[str, Any]) -> Any:
+    """What a session finds that goes through everything that may come."""
+    harness.now, told = 1000.0, []
+    options = {"most_stale": 0.15}
+    world = World(harness, url, clock={"totals": totals}, options=options, **kept)
+    n_drops = 0
+    for _ in range(4):
+        world.play(30)
+        n_drops += bool(kept) and drop(harness)
+    assert n_drops >= 2 * bool(kept)
+    session = harness.session
+    there = [row.position for row in decisions(harness)]
+    assert sorted(there) == [*range(session.dropped_to + 1, session.n_rounds + 1)]
+    assert session.n_dropped_measurements == 0
+    world.total("", 1, 2, correct=True, reward_id="refund")  # of slots that are dropped
+    last = max((row for row in decisions(harness) if row.trajectory == "a"), key=lambda r: r.round)
+    harness.run(VoidDecision(harness.key, "a", last.event_id, harness.agents))
+    world.play(20)
+    assert n_replayed(harness) >= 3
+    with harness.store.reader() as reader:
+        content = b"".join(export_session(reader, harness.session))
+    told.append(found(harness))
+    made, _ = harness.import_file(path, content)
+    assert made.id != harness.key[1]
+    harness.key = made.key
+    assert bool(world.kept()) == bool(kept)
+    world.play(20)
+    if totals == "trajectory":  # where totals are of all, dropped decisions stay in the sums
+        for name in ("b", ""):
+            harness.run_large(erase_trajectory(harness.key, name))
+            world.forget(name)
+            world.ask()
+            world.play(20)
+    drop(harness)
+    world.play(10)
+    assert n_replayed(harness) >= 2
+    return [*told, found(harness)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("totals", ["all", "trajectory"])
+def test_a_session_that_drops_decisions_finds_the_same(
+    harness: ServiceHarness, database_url: str, totals: str, tmp_path: Path
+) -> None:
+    whole, less = (lived(harness, database_url, totals, tmp_path, kept) for kept in ({}, KEPT))
+    assert len(whole[1]) > len(whole[0]) > 10
+    assert whole == less
+    assert harness.session.n_dropped_rounds > 100
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_is_in_dropped_slots_stays(harness: ServiceHarness, database_url: str) -> None:
+    """A void is refused, also of a late decision that is there; an erasure leaves totals of all."""
+    world = World(harness, database_url, options={"most_stale": 0.15}, **KEPT)
+    world.play(90)
+    while not drop(harness) or not (late := _late(harness)):
+        world.play(1)
+    gone = refused(
+        "round_dropped", harness.run, VoidDecision(harness.key, "a", "~1", harness.agents)
+    )
+    assert gone.field == "event_id"
+    void = VoidDecision(harness.key, late[0].trajectory, late[0].event_id, harness.agents)
+    n_measurements = harness.session.n_measurements
+    assert "slot" in refused("round_dropped", harness.run, void).detail
+    assert harness.session.n_measurements == n_measurements
+    before = world.kept()
+    last = n_dropped_slots(harness)
+    harness.run_large(erase_trajectory(harness.key, "b"))
+    world.forget("b")
+    assert world.kept() == [row for row in before if row.last_slot <= last]
+    world.play(20)
+    harness.run(ChangeSession(harness.key, {"options": {"own": False, "levels": True}}))
+    world.play(20)
+    assert found(harness)[-1]["status"] == "ok"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_files_are_refused_whose_slots_do_not_fit(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of a file says how sums came about; but they are those of slots that are dropped."""
+    options = {"most_stale": 0.3}
+    world = World(harness, database_url, clock={"totals": "trajectory"}, options=options, **KEPT)
+    monkeypatch.setattr(World, "fit", lambda world: harness.make_fits(database_url))
+    world.play(110)
+    assert drop(harness)
+    records = [one for _, one in read_lines(exported(harness).splitlines(keepends=True))]
+    places = [i for i, one in enumerate(records) if one["record"] == "slots"]
+    first, end = places[0], max(i for i in places if not records[i]["trajectory"])
+    checked(resealed(records))
+    forged: list[tuple[str, int, dict[str, Any]]] = [
+        ("record", first, {"last_slot": records[end]["last_slot"] + 1}),
+        ("the end", end, {"decided": records[end]["decided"] - 1}),
+        ("beyond", end, {"decided": records[end]["decided"] + 1}),
+        ("nobody", places[-1], {"trajectory": "nobody"}),
+        ("other slots", places[-1], {"decided": records[places[-1]]["decided"] - 1}),
+        ("other sums", places[-1], {"sums": records[first]["sums"]}),
+        ("cut", first, {"sums": records[first]["sums"][:-12]}),
+        ("no numbers", first, {"sums": b64encode(np.full(4, np.nan).tobytes()).decode()}),
+    ]
+    for what, place, changes in forged:
+        one = [*records]
+        one[place] = {**one[place], **changes}
+        with pytest.raises(Problem) as caught:
+            checked(resealed(one))
+        assert caught.value.code == "bad_import", what
+    for less in (places, [i for i in places if i >= end and not records[i]["trajectory"]]):
+        with pytest.raises(Problem, match="there are no s"):
+            checked(resealed([record for i, record in enumerate(records) if i not in less]))
+
+
+def _late(harness: ServiceHarness) -> list[DecisionRow]:
+    """Decisions that are there of slots whose sums stay."""
+    clock = harness.session.clock
+    assert clock is not None
+    last = n_dropped_slots(harness)
+    return [row for row in decisions(harness) if clock.slots.at(row.at) <= last]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_plan_is_late_where_the_sums_have_gone(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """By a void, or an erasure, before it is carried out; the last days stay, slot by slot."""
+    world = World(harness, database_url, options={"most_stale": 0.15}, keep_rounds=60)
+    world.play(80)
+    with harness.store.reader() as reader:
+        held = plan(reader, harness.session, harness.now)
+    assert held is not None
+    harness.run(VoidDecision(harness.key, "a", "~3", harness.agents))
+    assert not harness.run(GiveUpRounds(harness.key, held))
+    world.play(4)
+    world.ask()
+    days = 40 * SECONDS / 86_400
+    harness.run(ChangeSession(harness.key, {"keep_rounds": None, "keep_days": days}))
+    assert drop(harness)
+    assert START + SECONDS * n_dropped_slots(harness) <= harness.now - 40 * SECONDS
+    world.play(LATE)
+    assert n_replayed(harness) > 0
+    harness.decide("a", contexts=np.ones((2, DIM)), at=harness.now)

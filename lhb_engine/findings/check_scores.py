@@ -49,6 +49,6 @@ def _finding(one: int, other: int) -> Finding:
         said = f"{named(features)} pays in a curve: twice as much of it does not pay twice as much"
     return Finding(
         "scores_curved",
-        f"{said}. A copy with {told} in the setting `products` finds how much.",
+        f"{said}. Make a copy with {told} in the setting `products`: it finds how much.",
         features=features,
     )

@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = ("catalogue", "clickbait", "lift")
 SIZE = {"width": 960, "height": 700}
 SETTLED_MS = 3000  # until the page has drawn all
-COLOURS = 48
+COLOURS = 96
 
 
 def main(folder: Path) -> None:

@@ -61,17 +61,17 @@ ASKED: dict[Code, str] = {  # the trouble that a check looks for
     "rewards_early": "rewards that depend on later choices",
     "arms_alike": "arms that are all alike",
     "shared_with_rewards": "rewards that move with what all arms share",
-    "offers_follow": "offers that follow from choices",
+    "offers_follow": "offers that depend on earlier choices",
     "known_before": "rewards that are known before the choice",
     "horizon_short": "choices that pay beyond the horizon",
     "scores_curved": "features that work together",
     "lags_change": "lags that change",
     "responses_differ": "trajectories that respond differently",
     "levels_differ": "trajectories of different levels",
-    "trend": "a trend that is not told",
-    "season": "a season that is not told",
-    "features_alike": "features that do not vary apart",
-    "profiles_differ": "features that pay at lags of their own",
+    "trend": "a growth or fall over time that is not told",
+    "season": "a swing that repeats and is not told",
+    "features_alike": "features that always change together",
+    "profiles_differ": "features that pay at other times than the others",
 }
 
 

@@ -99,7 +99,7 @@ def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
     findings, unchecked = findings_of(reader, session, record), record.values.get("unchecked")
     not_made = {code for one in unchecked or () for code in one["codes"]}
     one = session.n_trajectories < 2
-    not_made.update(code for told, code in OF_SEVERAL.items() if one or record.values.get(told))
+    not_made.update(code for told, code in OF_SEVERAL.items() if one or session.options.get(told))
     not_made.update(each["code"] for each in findings)
     checks = ALGORITHMS[session.algorithm].makes_checks()
     return {

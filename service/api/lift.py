@@ -125,7 +125,7 @@ def _refused(
         n = sums.n_units + ceil(to_go)
         reason += f", which takes about {n} in all with this share in control, and {sums.n_units} "
         return f"{reason}have rewards: more rounds of the same {units} do not help", inf, None
-    reason += f", which come with about {ceil(to_go)} more of both groups"
+    reason += f", which come with about {ceil(to_go)} more of both groups together"
     rounds, n_rounds = session.horizon + 1, block_rounds(session.horizon)
     seconds = timeline_of(session).seconds
     if seconds is None:

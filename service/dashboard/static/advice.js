@@ -4,7 +4,7 @@ import { make, number } from "./dom.js"
 import { inWords } from "./units.js"
 
 const MOST_MISSING = 0.1 // share of the rounds at hand
-const HOLDOUT = "To measure whether this beats what you had, create a session with holdout: a share of all rounds is left to what you had."
+const HOLDOUT = "Only a control group measures whether this beats what you had: create a session with holdout, which leaves a share of all rounds to what you had."
 
 export function advice({ session, lift, series, checks, failed, unknown }) {
   const found = []

@@ -4,7 +4,7 @@ import { get } from "./api.js"
 import { make, number } from "./dom.js"
 import { NOTHING } from "./palette.js"
 import { bandOver, dated, lines, plotCard, stack, TIME } from "./plots.js"
-import { amount, several } from "./units.js"
+import { amount, one, several } from "./units.js"
 
 const PARTS = { trend: "--trend", season: "--season", covariates: "--covariates", levels: "--levels" } // besides base and actions
 const NAMES = { levels: "users' levels" }
@@ -66,7 +66,7 @@ export function cameCard(name, beside) {
 // `common` is what arms pay on average, where it cannot be told from the base; else null.
 function draw({ plot, parts, spread }, series, session, common) {
   const items = series.items.filter(item => item.reward !== null), made = items.filter(item => item.parts)
-  const x = xName(series, session), xs = xsOf(series, items), y = session.reward_unit ? `mean reward, ${session.reward_unit}` : "mean reward"
+  const x = xName(series, session), xs = xsOf(series, items), y = session.reward_unit ? `mean reward ${one(session.unit)}, ${session.reward_unit}` : `mean reward ${one(session.unit)}`
   const extent = of => Math.max(...made.map(of)) - Math.min(...made.map(of))
   const names = Object.keys(PARTS).filter(part => made.length && extent(item => item.parts[part]) > LEAST_MOVE * extent(item => item.reward))
   const rest = item => item.expected - item.parts.actions + (common ?? 0), actions = item => item.parts.actions - (common ?? 0)

@@ -5,6 +5,7 @@ import { make, number, table } from "./dom.js"
 import { bandOver, plotCard, TIME } from "./plots.js"
 import { amount, inWords, many, one, several, signed } from "./units.js"
 
+const LITTLE = 0.05 // of the interval
 const percent = share => `${(100 * share).toFixed(1)}%`
 
 export function liftCard(name) {
@@ -18,7 +19,8 @@ export function liftCard(name) {
     if (card.node.hidden) return null
     const [lift, watched] = await Promise.all([get(`${path}/lift`, {}, signal), get(`${path}/shadow`, {}, signal)])
     drawLift(card, lift, session)
-    groups.replaceChildren(...(session.holdout ? [groupTable(lift, session)] : []))
+    const left = session.clock && lift.units !== "trajectories" ? [make("p", { class: "soft" }, `The first ${many(session.unit)} of a block still pay for the block before, and are left out.`)] : []
+    groups.replaceChildren(...(session.holdout ? [groupTable(lift, session), ...left] : []))
     shadow.textContent = watched.n_rounds ? said(watched, session) : ""
     return lift
   }
@@ -37,8 +39,8 @@ function drawLift(card, { lift, reason, points, agent, control }, session) {
 }
 
 // Why the groups' means differ by something else than lift.
-function explained({ difference }, raw, session) {
-  if (number(raw) === number(difference)) return ""
+function explained({ difference, low, high }, raw, session) {
+  if (Math.abs(raw - difference) < LITTLE * (high - low)) return ""
   return ` The means below are as they came, ${amount(raw, session)} apart. Lift leaves out what contexts, and units' own past, explain of that: ${signed(raw - difference, session)}.`
 }
 

@@ -4,6 +4,7 @@ import { duration, make, number } from "./dom.js"
 import { amount, inWords, many, one, several, signed } from "./units.js"
 import { bandOf } from "./worth.js"
 
+const isOpen = ({ low, high }) => low < 0 && high > 0
 const NOTHING_BEFORE = "Whether this beats what you had is not known: there is neither a control group nor a log of it."
 
 const LITTLE = 0.05 // of the gain
@@ -33,14 +34,14 @@ export function inBrief(found, session) {
   if (found === null) return session.n_rounds ? "not known yet" : "no round yet"
   const { value, low, high, by, over } = found
   if (value === null) return `not known yet: ${between(found, session)} ${by} over ${over}`
-  return `${signed(value, session)} ${by} over ${over}${low === undefined ? "" : ` (${signed(low)} to ${signed(high)})`}`
+  return `${signed(value, session)} ${by} over ${over}${isOpen(found) ? ", not sure yet" : ""}${low === undefined ? "" : ` (${signed(low)} to ${signed(high)})`}`
 }
 
 export const playerOf = (arms, who) => arms.players.find(({ by, one }) => by === who && one) ?? null
 
 function whose({ by, n }, { clock, each }) {
   const choices = `${clock ? "" : "choices of "}${several(n, each)}`
-  return { agent: `its own ${choices}`, control: `control's ${choices}` }[by] ?? `others' ${choices}, as in a log,`
+  return { agent: `its own ${choices}`, control: `control's ${choices}` }[by] ?? `others' ${choices}, as in a log of what you had,`
 }
 
 // What a decision of one player pays more than that of another, with its interval where there is one.
@@ -66,12 +67,13 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
     return said(null, session, ["What it earns is not known yet.", arms.reason, found ? `By its model it is ${between(found, session)} ${one(session.each)} over choosing by chance, with probability 95%.` : "",
       found ? untilKnown(estimate, series, arms, session) : "", when({ session, series, epochs }), aside])
   }
+  const often = session.clock?.n_slots ? `There are ${number(session.n_rounds / session.clock.n_slots, 2)} decisions ${one(session.unit)}.` : ""
   const doubt = session.deciding === "in_doubt" ? "This is in doubt: see what to do." : ""
   const more = [...others.map(other => overOther(own, other, arms, estimate, session)), doubt, others.length ? "" : progress(series, session)]
   if (lift?.lift) return overControl(lift, found, session, [spread(lift, estimate, session), lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms, session), ...more])
   const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
-  const first = `${found.by} over ${found.over}, ${found.whose}.`
-  return said(found, session, [first, sure, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
+  const first = `${found.by} over ${found.over}, ${found.whose}${isOpen(found) ? ": not sure yet" : ""}.`
+  return said(found, session, [first, sure, often, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
 }
 
 function overControl({ lift: { ratio }, verdict }, found, session, more) {
@@ -83,7 +85,7 @@ function overControl({ lift: { ratio }, verdict }, found, session, more) {
 function overOther(own, other, arms, estimate, session) {
   const more = beside(own, other, estimate, session)
   const band = more.low === undefined ? "" : ` (${signed(more.low)} to ${signed(more.high)})`
-  if (other.by === "control") return `By its model its own choices pay ${signed(more.value, session)}${band} ${more.by} over control's.`
+  if (other.by === "control") return `By its model${estimate?.levels ? ", which leaves out how users differ by themselves," : ""} its own choices pay ${signed(more.value, session)}${band} ${more.by} over control's.`
   const theirs = overChance(other, arms, estimate, session)
   return `${whose(other, session).replace("o", "O")} earned ${signed(theirs.value, session)} over ${theirs.over}. Its own earn ${signed(more.value, session)}${band} ${more.by} over theirs, by its model.`
 }
@@ -92,7 +94,7 @@ function overOther(own, other, arms, estimate, session) {
 function spread({ agent, control, units }, estimate, session) {
   const level = estimate?.levels?.spread
   if (!level || units !== "trajectories") return ""
-  return `The measured difference has in it how the groups' users differ by themselves: in 95 of 100 draws of the groups up to ${amount(1.96 * level * Math.sqrt(1 / agent.n_units + 1 / control.n_units), session)} either way. The model leaves that out.`
+  return `Of that interval ${amount(1.96 * level * Math.sqrt(1 / agent.n_units + 1 / control.n_units), session)} either way is how the groups' users differ by themselves.`
 }
 
 // What an interval takes for granted: what moves rewards over time looks like a change of choices.
@@ -106,7 +108,7 @@ export function provided(session, estimate) {
 function gained(estimate, arms, series, session) {
   const { over_chance: gain, over_best_arm: fixed, still_to_gain: left } = estimate.gain
   return [
-    left.high < LITTLE * gain.value ? "Almost nothing is left to gain." : `The best choices would add ${amount(left.value, session)} more.`,
+    left.high < LITTLE * gain.value ? "Other choices would add almost nothing." : `The best choices would add ${amount(left.value, session)} more.`,
     fixed && !arms.items.every(item => item.is_fixed) ? `Over always choosing the same arm, the best one, it is ${signed(fixed.value, session)}, ${between(fixed, session)}.` : "",
     untilKnown(estimate, series, arms, session),
   ]

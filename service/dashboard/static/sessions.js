@@ -8,8 +8,8 @@ import { sparkline } from "./plots.js"
 import { LATELY } from "./session.js"
 import { inWords, spoken } from "./units.js"
 
-const SPARK = { rounds: 400, bins: 40, brief: true }
-const HEADS = ["compare", "name", "what it earns", "findings", "state", "decisions", "last rewards", "age"]
+const SPARK = { rounds: 2000, bins: 40, brief: true }
+const HEADS = ["compare", "name", "what it earns", "findings", "state", "decisions", "last rewards", "made"]
 const PACE = { rounds: 400, bins: 10 }
 const SLICE = 60 // rows drawn at once
 const NUMBERS = ["decisions"]
@@ -58,7 +58,7 @@ export async function showSessions(main, signal) {
     row.node = make("tr", {}, make("td", {}, row.box), make("td", {}, make("a", { href: `#/sessions/${session.id}` }, title)),
       row.gain = make("td"), row.found = make("td"), make("td", {}, badge(words)),
       make("td", { class: "number" }, number(session.n_rounds)), make("td", {}, canvas),
-      make("td", {}, duration((Date.now() - new Date(session.created_at)) / 1000)))
+      make("td", {}, `${duration((Date.now() - new Date(session.created_at)) / 1000)} ago`))
     row.canvas = canvas
     drawn.set(row.node, row)
     seen.observe(row.node)

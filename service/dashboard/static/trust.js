@@ -28,13 +28,14 @@ function verdict({ session, estimate, checks, series, nFits }) {
   if (checks.findings.length) return `With care: ${checks.findings.length === 1 ? "one finding stands" : `${checks.findings.length} findings stand`}, see what to do.`
   if (session.deciding !== "in_use") return "Not yet: nothing stands out from the noise."
   if (!estimate?.gain) return "In part: nothing was found, and how sure its choices are is not known yet."
+  if (provided(session, estimate)) return "In part: nothing was found, and whether rewards move over time by themselves could not be checked."
   return checks.unchecked.length ? "Yes, as far as could be checked: nothing was found, and some checks could not be made." : "Yes, as far as the checks see: nothing was found."
 }
 
 function sure(session, estimate) {
   if (!estimate || !["in_use", "in_doubt"].includes(session.deciding)) return ""
   const taken = provided(session, estimate)
-  const from = `It has learned from ${number(estimate.n_rows)} rewards.${taken ? ` Its intervals hold${taken.replace(/^,/, "")}.` : ""}`
+  const from = `It has learned from ${number(estimate.n_rows)} rewards, up to its latest fit.${taken ? ` Its intervals hold${taken.replace(/^,/, "")}.` : ""}`
   return estimate.gain ? `${from} What it takes for the best choice is the best with probability ${almost(estimate.gain.best_is_right)}.` : from
 }
 

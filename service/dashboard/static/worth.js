@@ -112,7 +112,13 @@ function overNext(best, next, estimate, apart, session) {
   return `${withBand(more, band?.map(end => more + BY_LUCK * (end - more)), session)} more than one of ${armName(next)}, the next best`
 }
 
-const withBand = (value, band, session) => (band ? `${amount(value, session)} (${number(band[0])} to ${number(band[1])})` : amount(value, session))
+const SMALL = 1e-3 // of an interval's width
+
+function withBand(value, band, session) {
+  const wide = band ? band[1] - band[0] : 0
+  const ends = band?.map(end => number(Math.abs(end) < SMALL * wide ? 0 : end))
+  return wide > 0 ? `${amount(value, session)} (${ends.join(" to ")})` : amount(value, session)
+}
 
 // What one more of a feature pays in all lags together, with its interval where there is one.
 function ofOne({ lag_profiles: profiles, lag_weights, theta, totals }, i) {

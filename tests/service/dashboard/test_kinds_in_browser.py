@@ -103,7 +103,7 @@ def test_levels_and_covariates_are_said_in_units_of_reward(page: Page, url: str)
     assert name == "noise"
     assert abs(float(adds) - 3) < 0.1
     assert "Half of what a choice earns comes in its own round, nine tenths within 1 round." in said
-    assert "Others' choices of 720 rounds, as in a log, earned" in said
+    assert "Others' choices of 720 rounds, as in a log of what you had, earned" in said
 
 
 def test_users_are_shown_side_by_side_and_one_alone(page: Page, url: str) -> None:

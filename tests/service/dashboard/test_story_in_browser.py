@@ -296,3 +296,29 @@ def test_a_thing_has_one_colour_in_all_plots(page: Page, url: str) -> None:
     assert len({*kitchen}) == len({*garden}) == len({*both}) == 1
     assert {*none} == {"--six"}
     assert len({kitchen[0], garden[0], none[0], both[0]}) == 4
+
+
+def test_what_is_not_sure_is_said_in_words(page: Page, url: str) -> None:
+    """Of a number whose interval holds 0, and of a session that could not be checked over time."""
+    page.goto(url)
+    open_one, sure, trusted, held = page.evaluate(
+        """async () => {
+            const { inBrief } = await import("/dashboard/headline.js")
+            const { trust } = await import("/dashboard/trust.js")
+            const number = low => ({ value: 1, low, high: 2, by: "a round", over: "control" })
+            const checks = { findings: [], unchecked: [], checked: "Checked." }
+            const fits = [{ due: 5, at: "2026-06-01T00:00:00Z", findings: [] }]
+            const unchecked = [{ codes: ["trend"] }]
+            const estimate = { gain: { best_is_right: 0.9 }, n_rows: 9, unchecked }
+            const given = { estimate, checks, fits, series: {}, nFits: 1 }
+            const session = { deciding: "in_use", options: {}, unit: "round" }
+            const told = more => trust({ ...given, session: { ...session, ...more } }).textContent
+            const brief = [-1, 0.5].map(low => inBrief(number(low), {}))
+            return [...brief, told({}), told({ holdout: { share: 0.2 } })]
+        }"""
+    )
+    assert open_one == "+1 a round over control, not sure yet (-1 to +2)"
+    assert sure == "+1 a round over control (+0.5 to +2)"
+    assert trusted.startswith("In part: nothing was found, and whether rewards move over time")
+    assert "Its intervals hold if rewards have no trend of their own" in trusted
+    assert held.startswith("Yes, as far as the checks see")  # control plays at the same times

@@ -155,3 +155,27 @@ async def test_what_fits_of_before_did_not_look_for_is_no_difference(serve: Serv
                 record["estimate"]["findings"] = [{"code": "weather", "message": "it rains"}]
         answer = await client.post("/v1/sessions/import", content=resealed(records), headers=TYPED)
         problem(answer, 422, "bad_import", "estimate.estimate.findings[0].code")
+
+
+@on_one_database
+async def test_a_fit_that_is_told_of_levels_looks_for_none(serve: Serve) -> None:
+    """Nor does one that gave no estimate."""
+    async with serve() as client:
+        told = {"levels": True}
+        session = await client.create(algorithm="anytime", dim=2, horizon=2, options=told)
+        rng = np.random.default_rng(1)
+        for key in "ab":
+            rows = {"contexts": rng.uniform(-1, 1, (100, 2)).tolist(), "trajectory": key}
+            rows["rewards"] = [1.0] * 100
+            sent = await client.post(f"/v1/sessions/{session}/history", json=rows)
+            assert sent.status_code == 201, sent.text
+
+        async def checked() -> dict | None:
+            read = await client.read(f"/v1/sessions/{session}/estimate")
+            return read if read["checked"] else None
+
+        read = await until(checked)
+        assert "levels_differ" not in [code for one in read["unchecked"] for code in one["codes"]]
+        fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        assert [one["status"] for one in fits if one["status"] != "skipped"][-1] != "ok"
+        assert "of different levels" not in read["checked"]

@@ -23,6 +23,7 @@ from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import refused
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
 from tests.service.service_harness import ServiceHarness
+from tests.service.test_lift import sum_up
 from tests.service.transfer.test_import_forgeries import checked, exported, resealed
 
 KEPT = {"keep_days": 1 / 24}  # 60 slots
@@ -123,6 +124,49 @@ def test_a_session_that_drops_decisions_finds_the_same(
     assert len(whole[1]) > len(whole[0]) > 10
     assert whole == less
     assert harness.session.n_dropped_rounds > 100
+
+
+def compared(harness: ServiceHarness, url: str, totals: str, path: Path, kept: Any) -> list[Any]:
+    """The sums of a comparison before and after an import, and without a person."""
+    harness.now, told = 1000.0, []
+    holdout = {"share": 0.5, "policy": "uniform", "planned_rounds": 1000, "guard": False}
+    options = {"most_stale": 0.3}
+    world = World(harness, url, clock={"totals": totals}, holdout=holdout, options=options, **kept)
+    n_drops = 0
+    for _ in range(4):
+        world.play(30)
+        sum_up(harness)
+        n_drops += bool(kept) and drop(harness)
+    assert n_drops >= bool(kept)
+    content = exported(harness)
+    assert (b'"record":"unit"' in content) == bool(kept)
+    made, _ = harness.import_file(path, content)
+    harness.key = made.key
+    world.play(10)
+    for name in ("", "b"):
+        if name:
+            harness.run_large(erase_trajectory(harness.key, name))
+        sum_up(harness)
+        with harness.store.reader() as reader:
+            row = reader.lift_sums(harness.key)
+        assert row is not None
+        told.append((row.decided, row.measured, row.sums))
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("totals", ["all", "trajectory"])
+def test_lift_is_that_of_a_session_that_keeps_all(
+    harness: ServiceHarness,
+    database_url: str,
+    totals: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(World, "fit", lambda world: harness.make_fits(database_url))
+    whole, less = (compared(harness, database_url, totals, tmp_path, kept) for kept in ({}, KEPT))
+    assert whole == less
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

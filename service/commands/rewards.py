@@ -15,7 +15,7 @@ from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import after_measurement, begin_rounds, fit_now, is_between_boundaries
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import field_of_rounds, of_trajectory
+from service.rounds.reward_rounds import field_of_rounds, of_trajectory, refuse_given_up
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
@@ -127,7 +127,7 @@ def plan_rewards(
                 raise _conflict(known, reward, new.rounds, prefix)
         if known is None:
             at = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
-            timeline.refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
+            refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
             if reward.is_correction:
                 refuse_used(session, new.root, at)
             planned.append((trajectory, new))
@@ -197,19 +197,16 @@ def _corrected(
         name = reward.trajectory, reward.replaces
         target = ids.get(name) or uow.measurement_by_id((*session.key, name[0]), name[1])
     else:
-        timeline, trajectory = (
-            timeline_of(session),
-            uow.trajectory((*session.key, reward.trajectory)),
-        )
+        trajectory = uow.trajectory((*session.key, reward.trajectory))
         closing_of(session).refuse(reward, prefix)
-        rounds = timeline.rounds_of(uow, session, trajectory, reward, prefix)
+        rounds = timeline_of(session).rounds_of(uow, session, trajectory, reward, prefix)
         target = spans.over(*rounds) or uow.measurement_over(trajectory, *rounds)
         if target is not None and target.rounds != rounds:
             raise _conflict(target, reward, rounds, prefix)
     if target is None:
         if reward.replaces is None:
             field = prefix + field_of_rounds(reward)
-            timeline.refuse_given_up(uow, session, reward.trajectory, rounds[0], field)
+            refuse_given_up(uow, session, reward.trajectory, rounds[0], field)
         raise no_such_reward(reward, prefix)
     told = target.covariates if reward.covariates is None else told
     places = (*target[:5], *place)

@@ -10,7 +10,7 @@ from lhb_engine.randomness import Draw
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision, PastByTime
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import decided_rounds, refuse_given_up
+from service.rounds.reward_rounds import decided_rounds
 from service.session.covariates import covariates_text
 from service.session.records import (
     DecisionRow,
@@ -125,12 +125,6 @@ class ByDecision:
         name of the field begins with `prefix`.
         """
         return decided_rounds(uow, session, trajectory, reward, prefix)
-
-    def refuse_given_up(
-        self, uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
-    ) -> None:
-        """Raise 409 round_dropped if a value's first round is one that takes none any more."""
-        refuse_given_up(uow, session, trajectory, first, field)
 
     def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
         """Return whether a value of rounds up to `last` comes after its trajectory's next round."""

@@ -192,11 +192,6 @@ class BySlot:
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}from")
         return found
 
-    def refuse_given_up(
-        self, uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
-    ) -> None:
-        """Refuse none: sums of slots whose decisions are dropped stay, and so do their totals."""
-
     def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
         """Return False: every total comes when its slots are over."""
         return False

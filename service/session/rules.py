@@ -107,7 +107,7 @@ LARGE_HORIZON = Feature(
     lambda s, kind: kind.served_horizon is not None and s.horizon > kind.served_horizon,
 )
 
-TOTALS = "rewards are totals of slots"
+TOTALS = "rewards are whole totals of slots, 0 too"
 STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
 
 RULES = (

@@ -7,9 +7,8 @@ import numpy as np
 
 from service.lift.exact import exact
 from service.lift.sums import GROUPS, LiftSums
-from service.rounds import timeline_by_slot as slots
-from service.rounds.timeline import Timeline, in_rounds, timeline_of
-from service.rounds.timeline_by_decision import ByDecision
+from service.rounds import timeline as timelines
+from service.rounds.timeline import ByDecision, Timeline, in_rounds, timeline_of
 from service.session.records import PlayedRound, SessionRow
 from service.session.trial import block_of, block_rounds, is_mixed
 from service.storage.reader import MeasuredRow, Reader
@@ -91,7 +90,7 @@ class BySlot:
 
 UNITS: dict[type[Timeline], type[ByRound] | type[BySlot]] = {
     ByDecision: ByRound,
-    slots.BySlot: BySlot,
+    timelines.BySlot: BySlot,
 }
 
 

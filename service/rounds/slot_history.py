@@ -16,8 +16,7 @@ from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Trajectory, joined
 from service.rounds.history import StoredPast
 from service.rounds.kept_slots import first_void_slot
-from service.rounds.slot_sums import SlotSums, read_slot_sums, slot_sums_of
-from service.rounds.slot_table import SlotTable
+from service.rounds.slot_sums import SlotSums, SlotTable, read_slot_sums, slot_sums_of
 from service.rounds.stored_rows import (
     NONE,
     Rows,

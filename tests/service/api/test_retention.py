@@ -63,10 +63,10 @@ async def test_it_is_set_changed_and_ended(serve: Serve) -> None:
 
 
 NEED_ROWS: list[dict[str, Any]] = [
-    {"clock": {"slot_seconds": 60}},
     {"default_reward": 0.0, "options": {"levels": True}},
 ]
 NEED_NONE: list[dict[str, Any]] = [
+    {"clock": {"slot_seconds": 60}},
     {"algorithm": "ad_lasso"},
     {"algorithm": "lin_ucb"},
     {"holdout": {"share": 0.1, "policy": "uniform"}},

@@ -69,7 +69,7 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   }
   const often = session.clock?.n_slots ? `There are ${number(session.n_rounds / session.clock.n_slots, 2)} decisions ${one(session.unit)}.` : ""
   const doubt = session.deciding === "in_doubt" ? "This is in doubt: see what to do." : ""
-  const more = [...others.map(other => overOther(own, other, arms, estimate, session)), doubt, others.length ? "" : progress(series, session)]
+  const more = [...others.map(other => overOther(own, other, arms, estimate, session, lift?.lift)), doubt, others.length ? "" : progress(series, session)]
   if (lift?.lift) return overControl(lift, found, session, [spread(lift, estimate, session), lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms, session), ...more])
   const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
   const first = `${found.by} over ${found.over}, ${found.whose}${isOpen(found) ? ": not sure yet" : ""}.`
@@ -82,12 +82,19 @@ function overControl({ lift: { ratio }, verdict }, found, session, more) {
 }
 
 // What others' choices pay, by the same model.
-function overOther(own, other, arms, estimate, session) {
+function overOther(own, other, arms, estimate, session, measured) {
   const more = beside(own, other, estimate, session)
   const band = more.low === undefined ? "" : ` (${signed(more.low)} to ${signed(more.high)})`
-  if (other.by === "control") return `By its model${estimate?.levels ? ", which leaves out how users differ by themselves," : ""} its own choices pay ${signed(more.value, session)}${band} ${more.by} over control's.`
+  if (other.by === "control") return `By its model${estimate?.levels ? ", which leaves out how users differ by themselves," : ""} its own choices pay ${signed(more.value, session)}${band} ${more.by} over control's.${inBoth(more, measured, session)}`
   const theirs = overChance(other, arms, estimate, session)
   return `${whose(other, session).replace("o", "O")} earned ${signed(theirs.value, session)} over ${theirs.over}. Its own earn ${signed(more.value, session)}${band} ${more.by} over theirs, by its model.`
+}
+
+// What the measured interval and that of the model have in common, where both are of rounds.
+function inBoth({ low, high }, measured, session) {
+  if (!measured || session.clock || low === undefined) return ""
+  const [from, to] = [Math.max(low, measured.low), Math.min(high, measured.high)]
+  return from < to ? ` Both intervals hold ${signed(from)} to ${signed(to, session)}.` : " The two intervals have nothing in common: one of them is off."
 }
 
 // Where users have levels, the groups differ by these, too.

@@ -322,3 +322,26 @@ def test_what_is_not_sure_is_said_in_words(page: Page, url: str) -> None:
     assert trusted.startswith("In part: nothing was found, and whether rewards move over time")
     assert "Its intervals hold if rewards have no trend of their own" in trusted
     assert held.startswith("Yes, as far as the checks see")  # control plays at the same times
+
+
+def test_what_the_measured_interval_and_the_models_have_in_common_is_said(
+    page: Page, url: str
+) -> None:
+    page.goto(url)
+    said, apart = page.evaluate(
+        """async () => {
+            const { headline } = await import("/dashboard/headline.js")
+            const group = { n_units: 2 }, series = { items: [], last_round: 10 }
+            const session = { n_rounds: 10, unit: "round", each: "round", holdout: {}, options: {} }
+            const player = (by, worth) => ({ by, n: 5, one: { in_all: worth }, context: [worth] })
+            const arms = { players: [player("agent", 1), player("control", 0)], items: [] }
+            const estimate = { totals: { values: [1], squares: [[0.01]], unknown: [] } }
+            const measured = low => ({ difference: 2, low, high: 3, ratio: null })
+            const told = low => headline({ session, estimate, arms, series, epochs: [],
+                lift: { lift: measured(low), verdict: "V.", agent: group, control: group },
+            }).map(one => one.textContent).join(" ")
+            return [told(0.95), told(1.2)]
+        }"""
+    )
+    assert "Both intervals hold +0.95 to +1.1." in said
+    assert "The two intervals have nothing in common" in apart

@@ -5,30 +5,10 @@ The service makes its schema from these types (`service/api/answer_models.py`).
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+from lhb_engine.findings.finding import Code, Missing
+
 from .settings import SettingsAnswer
 
-FindingCode = Literal[
-    "rewards_early",
-    "no_effect",
-    "arms_alike",
-    "shared_with_rewards",
-    "repetition",
-    "offers_follow",
-    "earns_less",
-    "known_before",
-    "pays_now_costs_later",
-    "horizon_short",
-    "scores_curved",
-    "lags_change",
-    "responses_differ",
-    "levels_differ",
-    "trend",
-    "season",
-    "never_differs",
-    "features_alike",
-    "profiles_differ",
-    "errors_correlated",
-]
 Deciding = Literal["in_use", "in_doubt", "learning", "exploring", "none"]
 LagForm = Literal["shared", "sparse", "smooth"]
 Asked = Literal["begun", "due", "nothing_new"]
@@ -141,7 +121,7 @@ class LagFormAnswer(TypedDict):
 class FindingAnswer(TypedDict):
     """A check of the model that failed on the latest rows: what was seen, and what to do."""
 
-    code: FindingCode
+    code: Code
     message: str
     period: float | None
     harmonics: int | None
@@ -152,8 +132,8 @@ class FindingAnswer(TypedDict):
 class UncheckedAnswer(TypedDict):
     """Checks of the model that could not be made, which says nothing of what they would find."""
 
-    codes: list[FindingCode]
-    missing: Literal["rows", "sets", "features", "found"]
+    codes: list[Code]
+    missing: Missing
     message: str
 
 

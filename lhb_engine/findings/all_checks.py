@@ -38,7 +38,8 @@ from lhb_engine.posterior.prediction_check import Predictor, residuals
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
 OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated"}
-OF_LAGS: tuple[Code, ...] = ("horizon_short", "lags_change", "profiles_differ", "scores_curved")
+OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")
+OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, "scores_curved")
 NOTHING = Unchecked(tuple(code for code in ASKED if code != "arms_alike"), "rows")
 FREE = 0.999  # intraclass correlation of levels that may be anything
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
@@ -206,9 +207,11 @@ def _unchecked(
         yield Unchecked(("rewards_early", "horizon_short"), "features")
     if known is None or rows.n_rows < ROWS_A_LAG * horizon:
         yield Unchecked(OF_LAGS, "rows")
+    elif codes & OF_TIME:
+        yield Unchecked(OF_LAGS, "found")
     elif codes:
-        first = bool(codes & OF_TIME)  # else the horizon is judged, and errors alone hide no curve
-        yield Unchecked(OF_LAGS if first else OF_LAGS[1 : 3 + (codes != OF_ERRORS)], "found")
+        hidden = () if codes == OF_ERRORS else ("scores_curved",)  # errors alone hide no curve
+        yield Unchecked((*OF_PROFILES, *hidden), "found")
 
 
 def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:

@@ -117,7 +117,7 @@ class EraseTrajectory(SessionCommand[bool]):
             from service.fits.prepared_fit import sums_without
 
             sums = sums_without(stored, session, self.trajectory)
-            changes.sums += [] if sums is None else [sums]
+            changes.kept_sums += [] if sums is None else [sums]
         else:
             changes.dropped_sums.append(self.key)
         session.erasing = self.trajectory

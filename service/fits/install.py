@@ -113,7 +113,7 @@ class FinishFit(SessionCommand[str | None]):
         is_installed = estimate.theta is not None
         row = self.fitted.sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
         if row is not None:
-            uow.pending.sums.append(row)
+            uow.pending.kept_sums.append(row)
 
 
 def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, Any]) -> None:

@@ -184,7 +184,7 @@ class Changes:
     measurements: list[MeasurementRow] = field(default_factory=list)
     estimates: list[EstimateRow] = one_by_one("insert_estimate")
     voids: list[VoidRow] = one_by_one("insert_void")
-    sums: list[KeptSumsRow] = one_by_one("keep_sums")
+    kept_sums: list[KeptSumsRow] = one_by_one("keep_sums")
     dropped_slots: list[tuple[SessionKey, int]] = field(default_factory=list)
     erased_slots: list[TrajectoryKey] = one_by_one("erase_slots")
     slot_sums: list[SlotSumsRow] = one_by_one("keep_slots")

@@ -21,18 +21,13 @@ from service.commands.sessions import find_session
 from service.fits.when_due import announce
 from service.session.records import (
     COMMAND_LINE,
+    ROWS,
     Actor,
-    DecisionRow,
-    EstimateRow,
     KeptSumsRow,
     LiftSumsRow,
-    LiftUnitRow,
-    MeasurementRow,
     SessionKey,
     SessionRow,
-    SlotSumsRow,
     TrajectoryRow,
-    VoidRow,
 )
 from service.storage.ports import Changes
 from service.storage.reader import n_bytes
@@ -228,21 +223,13 @@ class WriteSlice(Command[int | None]):
 def changes_of(rows: Iterable[Row | KeptSumsRow | LiftSumsRow], key: SessionKey) -> Changes:
     """Return the rows of a slice as the session's own."""
     changes, (tenant, id) = Changes(), key
-    tables: dict[type, list[Any]] = {
-        DecisionRow: changes.decisions,
-        MeasurementRow: changes.measurements,
-        VoidRow: changes.voids,
-        EstimateRow: changes.estimates,
-        LiftUnitRow: changes.lift_units,
-        SlotSumsRow: changes.slot_sums,
-        KeptSumsRow: changes.sums,
-        LiftSumsRow: changes.lift_sums,
-    }
+    tables = {kind: table for table, kind in ROWS.items()}
     for row in rows:
         if isinstance(row, TrajectoryRow):
             changes.trajectories[*key, row.key] = replace(row, tenant=tenant, session_id=id)
         else:
-            tables[type(row)].append(row._replace(tenant=tenant, session_id=id))
+            own = row._replace(tenant=tenant, session_id=id)
+            getattr(changes, tables[type(row)]).append(own)
     return changes
 
 
@@ -268,9 +255,7 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
         uow.add_session(session)
         about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
         note(uow, session.tenant, self.by, "session_imported", session.id, **about)
-        summed = changes_of([one for one in (given.sums, given.lift) if one], session.key)
-        uow.pending.sums += summed.sums
-        uow.pending.lift_sums += summed.lift_sums
+        uow.write_rows(changes_of([one for one in (given.sums, given.lift) if one], session.key))
         if given.state is not None:
             uow.pending.states[session.key] = given.state
         uow.pending.swept.append(session.key)

@@ -107,7 +107,7 @@ def changes(*rows: Any, **more: Any) -> Changes:
         elif isinstance(row, VoidRow):
             out.voids.append(row)
         elif isinstance(row, KeptSumsRow):
-            out.sums.append(row)
+            out.kept_sums.append(row)
         else:
             out.estimates.append(row)
     return out

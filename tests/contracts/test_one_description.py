@@ -10,7 +10,6 @@ from clients.sdk.answers import DecisionAnswer, FitAnswer
 from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.agents.base import Deciding
 from lhb_engine.estimate import Estimate, LagForm
-from lhb_engine.findings.finding import Code
 from service.api import request_bodies
 from service.session.records import DecisionRow
 from service.session.schedule_records import Asked
@@ -76,9 +75,9 @@ def test_the_client_has_the_types_of_settings_that_the_service_answers() -> None
     assert SETTINGS_FILE.read_text() == settings_written(), "make answers"
 
 
-@pytest.mark.parametrize("name", ["FindingCode", "Deciding", "LagForm", "Asked", "PlayedBy"])
+@pytest.mark.parametrize("name", ["Deciding", "LagForm", "Asked", "PlayedBy"])
 def test_the_client_knows_the_words_of_answers(name: str) -> None:
-    spoken = {"FindingCode": Code, "Deciding": Deciding, "LagForm": LagForm}
+    spoken = {"Deciding": Deciding, "LagForm": LagForm}
     spoken |= {"Asked": Asked, "PlayedBy": PlayedBy}
     assert getattr(answers, name) == spoken[name]
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from benchmarks.regret_scoreboard import BOARD, LIFE, World
 from benchmarks.worlds import measured
-from lhb_engine.agents import Agent, make_agent, summed_past
+from lhb_engine.agents import Agent, fit_past, make_agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.anytime_fit import AnytimeFit
-from lhb_engine.agents.summed_past import SummedPast
+from lhb_engine.agents.fit_past import SummedPast
 from lhb_engine.design import aligned_rounds
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.covariates import with_means
@@ -199,8 +199,8 @@ def _reading_told_apart() -> Iterator[dict[str, float]]:
         return call
 
     places: Sequence[tuple[Any, str]] = (
-        *((aligned_rounds, "align"), (summed_past, "align")),
-        *((summed_past, "session_sums"), (fit_data, "session_moments")),
+        *((aligned_rounds, "align"), (fit_past, "align")),
+        *((fit_past, "session_sums"), (fit_data, "session_moments")),
     )
     before = [getattr(module, name) for module, name in places]
     for (module, name), function in zip(places, before, strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.parquet_rounds import parts_of, rows_before
-from lhb_engine.agents.fit_part import ACTIVE
+from lhb_engine.agents.fit_past import ACTIVE
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import Moments, coefficients

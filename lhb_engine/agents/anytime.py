@@ -267,8 +267,7 @@ class Anytime(Agent):
         the fit has to be without `kept`.
         """
         from lhb_engine.agents.anytime_fit import AnytimeFit
-        from lhb_engine.agents.fit_past import RowsPast
-        from lhb_engine.agents.summed_past import SummedPast, sums_of
+        from lhb_engine.agents.fit_past import RowsPast, SummedPast, sums_of
 
         assert history.window is not None
         window = history.window

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.agents.fit_part import ACTIVE, Part
-from lhb_engine.agents.fit_past import RowsPast
+from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast
 from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations

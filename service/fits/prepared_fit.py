@@ -12,7 +12,7 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
-from lhb_engine.agents.summed_past import kept_sums, sums_from_bytes
+from lhb_engine.agents.fit_past import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.estimate import Estimate

@@ -362,7 +362,7 @@ def _is_object(text: str) -> bool:
 
 def _sums(text: str, field: str, agent: Agent) -> bytes:
     """Return the bytes of sums, checked."""
-    from lhb_engine.agents.summed_past import sums_from_bytes  # loads what only fits need
+    from lhb_engine.agents.fit_past import sums_from_bytes  # loads what only fits need
 
     try:
         data = b64decode(text, validate=True)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from benchmarks.fits import run
 from benchmarks.regret_scoreboard import World
 from clients.cli.main import app
-from lhb_engine.agents import summed_past
+from lhb_engine.agents import fit_past
 from lhb_engine.posterior import fit_data
 
 
@@ -25,9 +25,9 @@ def test_a_fit_is_timed_from_moments_and_from_rows():
 
 
 def test_reading_rows_is_told_apart_from_the_fits_of_a_run():
-    before = summed_past.align, fit_data.session_moments
+    before = fit_past.align, fit_data.session_moments
     found = run(World("small", rounds=600, horizon=10, dim=2), 1)
-    assert (summed_past.align, fit_data.session_moments) == before
+    assert (fit_past.align, fit_data.session_moments) == before
     assert found["n_fits"] > 20
     assert found["fits"] > found["reading"] > 0
 

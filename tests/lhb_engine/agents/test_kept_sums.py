@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lhb_engine.agents import make_agent, summed_past
+from lhb_engine.agents import fit_past, make_agent
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
@@ -32,7 +32,7 @@ OPTIONS = {
 def _small_grains(monkeypatch):
     """The past is sums from 300 rounds on."""
     monkeypatch.setattr(moment_sums, "GRAIN", 64)
-    monkeypatch.setattr(summed_past, "LATEST", 300)
+    monkeypatch.setattr(fit_past, "LATEST", 300)
 
 
 def played(kind, n=1600, seed=0):
@@ -88,7 +88,7 @@ def read(past, window, measured, kept):
         rows = part.measurements
         number = part.numbering[rows.first - part.first_round]
         new = rows.position > kept.n_settled
-        latest = number > window.last - summed_past.LATEST
+        latest = number > window.last - fit_past.LATEST
         stretch = (rows.first - 1) // stretch_of(HORIZON)
         beside = np.isin(stretch, stretch[new]) if past.levels else new
         wanted = rows.chosen(new | latest | beside)
@@ -226,7 +226,7 @@ def test_from_sums_and_from_rows_agree(kind):
     whole = past.over(window)
     summed, _ = agent.fit_keeping(whole, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summed_past, "LATEST", 10_000)
+        patch.setattr(fit_past, "LATEST", 10_000)
         rows = agent.fit(whole)
     assert summed.n_rows == rows.n_rows
     assert summed.n_missing == rows.n_missing

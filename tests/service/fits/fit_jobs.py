@@ -7,7 +7,7 @@ from pathlib import Path
 
 import service.fits.prepared_fit
 import service.rounds.history
-from lhb_engine.agents import summed_past as summed_fit_of_engine
+from lhb_engine.agents import fit_past as summed_fit_of_engine
 from service.base.problems import ProblemCode, Unavailable
 from service.fits.fit_answer import FitAnswer
 from service.fits.job import in_idle_time, run_fit

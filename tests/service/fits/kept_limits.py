@@ -5,7 +5,7 @@ import pytest
 import service.fits.prepared_fit
 import service.rounds.retention
 from lhb_engine import context_sets
-from lhb_engine.agents import anytime, summed_past
+from lhb_engine.agents import anytime, fit_past
 from lhb_engine.design import moment_sums
 from lhb_engine.findings import all_checks
 from service.rounds import history, slot_history
@@ -13,7 +13,7 @@ from service.rounds import history, slot_history
 # each has taken LATEST from lhb_engine.history as it was imported
 READERS = (
     anytime,
-    summed_past,
+    fit_past,
     history,
     slot_history,
     service.fits.prepared_fit,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import service.fits.prepared_fit
-from lhb_engine.agents import summed_past
+from lhb_engine.agents import fit_past
 from lhb_engine.history import History
 from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
@@ -158,7 +158,7 @@ class World:
             patch.setattr(service.fits.prepared_fit, "sums_made_anew", lambda *args: None)
             whole = run_fit(self.url, *self.harness.key, due, 0.0)
         assert whole is not None
-        self.n_from_rows += whole.sums is None and self.n > summed_past.LATEST
+        self.n_from_rows += whole.sums is None and self.n > fit_past.LATEST
         expected = without_seconds(whole)
         for other in (answer, in_slices):
             assert other is not None

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import typer
 
 from clients.cli.output import AsJson, LogError, counted, show, table
+from clients.cli.session import asking
 from clients.cli.simulate import read_option
 
 CALL_ROUNDS = 10_000  # of one call
@@ -71,14 +72,14 @@ def history(
 
     Example: lhb history mail log.csv --time day --reward revenue --arm arm --dry-run
     """
-    from clients import Client, NotFound
+    from clients import NotFound
 
     covariates = tuple(covariate or ())
     columns = Columns(reward, arm, tuple(feature or ()), covariates, trajectory, time)
     rows = _rows(file)
     rounds, categories = columns.rounds(rows, 2 if file.suffix == ".csv" else 1)
     labels, first = _labels(rounds), rounds[0]["trajectory"]
-    with Client(url) as client:
+    with asking(url) as client:
         try:
             handle = client.session(session)
             _refuse_unfit(session, handle.info, labels, covariates)

@@ -1,12 +1,13 @@
 """`lhb keys` and `lhb audit`: by a server, or in the database of LHB_DATABASE_URL itself."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
 
 from clients.cli.output import AsJson, CommandGroup, show, table
+from clients.cli.session import asking
 
 keys = typer.Typer(
     cls=CommandGroup,
@@ -78,7 +79,7 @@ def list_keys(url: Url = None, as_json: AsJson = False) -> None:
 
     Example: lhb keys list
     """
-    rows = list(_pages(url, "/v1/keys")) if url is not None else _from_database()
+    rows = _listed(url, "/v1/keys", _keys)
     show({"keys": rows}, as_json, table(HEADS, map(_row, rows)))
 
 
@@ -149,8 +150,7 @@ def limits(url: Url = None, as_json: AsJson = False) -> None:
 
     Example: lhb keys limits
     """
-    stored = _ask(url, "GET", "/v1/limits")["items"] if url is not None else None
-    rows = _limits_of_database() if stored is None else stored
+    rows = _listed(url, "/v1/limits", lambda reader: [row._asdict() for row in reader.limits()])
     shown = [["-" if value in (None, "") else str(value) for value in row.values()] for row in rows]
     show({"limits": rows}, as_json, table(LIMIT_HEADS, shown))
 
@@ -160,7 +160,7 @@ def audit(url: Url = None, as_json: AsJson = False) -> None:
 
     Example: lhb audit --json
     """
-    rows = list(_pages(url, "/v1/audit")) if url is not None else _audit_of_database()
+    rows = _listed(url, "/v1/audit", _entries)
     show({"entries": rows}, as_json, table(AUDIT_HEADS, map(_audit_row, rows)))
 
 
@@ -173,50 +173,43 @@ def _run(command: Any) -> Any:
 
 def _ask(url: str, method: str, path: str, body: Any = None) -> Any:
     """Ask a server once: a repeated creation would make another key."""
-    from clients import Client
-
-    with Client(url, n_retries=0) as client:
+    with asking(url, n_retries=0) as client:
         return client.request(method, path, **({} if body is None else {"json": body}))
 
 
-def _pages(url: str, path: str) -> Iterator[dict[str, Any]]:
-    from clients import Client
+def _listed(
+    url: str | None, path: str, stored: Callable[[Any], Iterable[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Return the items of a server's listing; without a server, what a reader has stored."""
+    if url is None:
+        from service.base.settings import read_settings
+        from service.storage.database_url import open_reader
 
-    cursor = ""
-    with Client(url) as client:
-        while cursor is not None:
-            page = client.request("GET", path, params={"cursor": cursor, "limit": 1000})
-            yield from page["items"]
-            cursor = page["next"]
+        with open_reader(read_settings().database_url) as reader:
+            return list(stored(reader))
+    items: list[dict[str, Any]] = []
+    params: dict[str, str] | None = {}
+    with asking(url) as client:
+        while params is not None:
+            page = client.request("GET", path, params=params)
+            items += page["items"]
+            params = page["next"] and {"cursor": page["next"]}
+    return items
 
 
-def _from_database() -> list[dict[str, Any]]:
+def _keys(reader: Any) -> Iterator[dict[str, Any]]:
     from service.api.keys import key_answer
-    from service.base.settings import read_settings
-    from service.storage.database_url import open_reader
 
-    with open_reader(read_settings().database_url) as reader:
-        return [key_answer(key) for key in reader.api_keys()]
+    return map(key_answer, reader.api_keys())
 
 
-def _limits_of_database() -> list[dict[str, Any]]:
-    from service.base.settings import read_settings
-    from service.storage.database_url import open_reader
-
-    with open_reader(read_settings().database_url) as reader:
-        return [row._asdict() for row in reader.limits()]
-
-
-def _audit_of_database() -> list[dict[str, Any]]:
+def _entries(reader: Any) -> Iterator[dict[str, Any]]:
     from service.api.keys import audit_answer
-    from service.base.settings import read_settings
-    from service.storage.database_url import open_reader
 
-    rows: list[dict[str, Any]] = []
-    with open_reader(read_settings().database_url) as reader:
-        while page := reader.audit(None, rows[-1]["id"] if rows else "", 1000):
-            rows += map(audit_answer, page)
-    return rows
+    after = ""
+    while page := reader.audit(None, after, 1000):
+        yield from map(audit_answer, page)
+        after = page[-1].id
 
 
 def _show_new(made: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """`lhb sessions` and `lhb session`: which there are, what was learned, what an agent adds."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from itertools import starmap
 from textwrap import wrap
@@ -23,7 +24,7 @@ from clients.cli.simulate import parse, read_option
 from clients.sdk.settings import SettingChanges
 
 if TYPE_CHECKING:
-    from clients import Session
+    from clients import Client, Session
 
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
 BAR = 40  # columns of the longest bar
@@ -33,6 +34,15 @@ Name = Annotated[str, typer.Argument(help="Its name, or its id.")]
 Url = Annotated[str, typer.Option(help="The server.")]
 SERVER = "http://127.0.0.1:8080"
 HEADS = ("id", "algorithm", "rounds", "model", "decides", "name")
+
+
+@contextmanager
+def asking(url: str, **how: Any) -> Iterator["Client"]:
+    """Yield a client of a server; it is loaded only now, as other commands need none."""
+    from clients import Client
+
+    with Client(url, **how) as client:
+        yield client
 
 
 @session.command("show")
@@ -45,9 +55,9 @@ def show_session(
 
     Example: lhb session show tutorial
     """
-    from clients import Client, NotFound
+    from clients import NotFound
 
-    with Client(url) as client:
+    with asking(url) as client:
         try:
             handle = client.session(name)
         except NotFound:
@@ -68,9 +78,7 @@ def show_trajectory(
 
     Example: lhb session trajectory tutorial ann
     """
-    from clients import Client
-
-    with Client(url) as client:
+    with asking(url) as client:
         answer = client.session_handle(name).trajectory(key)
     show({**answer}, as_json, _trajectory_lines(answer))
 
@@ -129,9 +137,7 @@ def ask_fit(
 
     Example: lhb session fit tutorial
     """
-    from clients import Client
-
-    with Client(url) as client:
+    with asking(url) as client:
         answer = client.session_handle(name).ask_fit()
     show({**answer}, as_json, [answer.get("reason") or ASKED[answer["asked"]]])
 
@@ -155,15 +161,13 @@ def change_session(session: Name, url: Url = SERVER, as_json: AsJson = False, **
 
     Example: lhb session change tutorial --name lesson --options levels=true
     """
-    from clients import Client
-
     changes = {name: value for name, value in given.items() if value}
     for name in changes.keys() - {"name"}:
         text = changes[name]
         changes[name] = dict(map(read_option, text)) if name == "options" else parse(text)
     if not changes:
         raise LogError("say what to change, such as --name lesson")
-    with Client(url) as client:
+    with asking(url) as client:
         handle = client.session(session)
         info = handle.change(**changes)
         show({**info}, as_json, _lines(info, handle.estimate(), _labels_of(handle)))
@@ -187,9 +191,7 @@ def show_lift(
 
     Example: lhb session lift tutorial --effect 0.1
     """
-    from clients import Client
-
-    with Client(url) as client:
+    with asking(url) as client:
         handle = client.session_handle(name)
         lift, shadow = handle.lift(effect=effect), handle.shadow()
     show({"lift": lift, "shadow": shadow}, as_json, _compared(lift, shadow, effect))
@@ -287,19 +289,13 @@ def sessions(
     Example: lhb sessions --url http://127.0.0.1:8080
     """
     if url is not None:  # those of the key's tenant
-        listed = _from_server(url, archived)
+        with asking(url) as client:
+            listed = [session.info for session in client.sessions(archived=archived)]
         show({"sessions": listed}, as_json, table(HEADS, map(_row, listed)))
         return
     listed = _from_database(archived)
     rows = ((*_row(one)[:-1], one["tenant"] or "-", one["name"] or "") for one in listed)
     show({"sessions": listed}, as_json, table((*HEADS[:-1], "tenant", HEADS[-1]), rows))
-
-
-def _from_server(url: str, archived: bool) -> list[Mapping[str, Any]]:
-    from clients import Client
-
-    with Client(url) as client:
-        return [session.info for session in client.sessions(archived=archived)]
 
 
 def _from_database(archived: bool) -> list[Mapping[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from clients.cli.output import AsJson, LogError, show
+from clients.cli.session import asking
 
 ITEMS = 1000  # of a batch
 SHOWN = 5  # refusals
@@ -65,12 +66,10 @@ def sync(
 
     Example: lhb sync mail mail.db --state sent.db --rewards "select id as event_id, paid as value"
     """
-    from clients import Client
-
     queries = {"decision": decisions, "reward": rewards}
     if decisions is None and rewards is None:
         raise LogError("say what to read: --decisions, --rewards, or both")
-    with closing(sqlite3.connect(state)) as kept, Client(url) as client:
+    with closing(sqlite3.connect(state)) as kept, asking(url) as client:
         kept.executescript(SCHEMA)
         handle = client.session(session)
         task = Sync(kept, handle.id, handle.info["clock"] is not None, tuple(covariate or ()))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from clients.cli.output import AsJson, CommandGroup, show, table
-from clients.cli.session import SERVER
+from clients.cli.session import SERVER, asking
 
 webhooks = typer.Typer(
     cls=CommandGroup,
@@ -31,9 +31,7 @@ def create(
 
     Example: lhb webhooks create https://example.com/hook --event guard_tripped
     """
-    from clients import Client
-
-    with Client(url, n_retries=0) as client:
+    with asking(url, n_retries=0) as client:
         made = client.create_webhook(hook, event or None)
     typer.echo(f"webhook {made['id']}; its secret is shown only once:", err=True)
     typer.echo(made["secret"])
@@ -45,9 +43,7 @@ def list_webhooks(url: Url = SERVER, as_json: AsJson = False) -> None:
 
     Example: lhb webhooks list
     """
-    from clients import Client
-
-    with Client(url) as client:
+    with asking(url) as client:
         found = client.webhooks()
     rows = [
         (
@@ -66,9 +62,7 @@ def try_webhook(webhook: Id, url: Url = SERVER) -> None:
 
     Example: lhb webhooks test ID
     """
-    from clients import Client
-
-    with Client(url) as client:
+    with asking(url) as client:
         client.try_webhook(webhook)
 
 
@@ -78,7 +72,5 @@ def remove(webhook: Id, url: Url = SERVER) -> None:
 
     Example: lhb webhooks remove ID
     """
-    from clients import Client
-
-    with Client(url) as client:
+    with asking(url) as client:
         client.remove_webhook(webhook)

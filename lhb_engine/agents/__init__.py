@@ -36,21 +36,10 @@ ALGORITHMS: dict[str, type[Agent]] = {
 
 
 def make_options(algorithm: str, options: dict[str, Any]) -> Options:
-    """Return the checked options of an algorithm.
+    """Return the checked options of an algorithm; those left out have their defaults.
 
-    Parameters
-    ----------
-    algorithm : str
-        A name in `ALGORITHMS`.
-    options : dict
-        Option values by name; an option left out has its default.
-
-    Raises
-    ------
-    KeyError
-        The algorithm is unknown.
-    OptionError
-        An option is unknown or out of range.
+    Raises `KeyError` where the algorithm is unknown, `OptionError` where an option is, or is out of
+    range.
     """
     options_type = ALGORITHMS[algorithm].options_type
     known = {f.name for f in fields(options_type)}

@@ -4,7 +4,7 @@
 agent keeps no decisions: a late reward finds the data of its own round in the history.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -194,12 +194,8 @@ class Agent:
     def scores(self, contexts: Floats) -> Floats:
         """Return the score of every arm, (..., K, dim) -> (..., K), always finite.
 
-        Scores are 0 before the first estimate. A score that overflows is replaced by 0.
-
-        Raises
-        ------
-        ValueError
-            Contexts are not finite, hold no arm, or have another `dim`.
+        Scores are 0 before the first estimate. A score that overflows is replaced by 0. Raises
+        `ValueError` where contexts are not finite, hold no arm, or have another `dim`.
         """
         if contexts.shape[-1] != self.dim or contexts.shape[-2] == 0:
             raise ValueError(f"contexts must be (n_arms, {self.dim}) with at least one arm")
@@ -221,19 +217,9 @@ class Agent:
         return scores_of(contexts, self.theta)
 
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
-        """Choose an arm; ties are broken uniformly at random.
+        """Choose an arm of (K, dim) contexts by the round's draw; ties are broken at random.
 
-        Parameters
-        ----------
-        contexts : (K, dim) array
-            A context an arm.
-        draw : Draw
-            The round's random numbers.
-
-        Raises
-        ------
-        ValueError
-            As `scores`.
+        Raises what `scores` raises.
         """
         return self.choose_by(self.ranking(contexts, draw), draw)
 
@@ -306,21 +292,15 @@ class Agent:
         return arms
 
     def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
-        """Learn from one reward; called only if `learns_within_epoch`.
+        """Learn from one reward of a trajectory's round; called only if `learns_within_epoch`."""
 
-        Parameters
-        ----------
-        history : History
-        trajectory : str
-            The reward's trajectory.
-        round : int
-            The reward's round in that trajectory.
-        reward : float
-        """
+    def windows(self) -> Iterator[FitWindow]:
+        """Yield the windows of all fits, as they are due; see docs/model.md (3.1) and (4.1)."""
+        yield from ()
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """Return the first fit that is due after more than `n_rounds` rounds, or None."""
-        return None
+        """Return the first window that is due after more than `n_rounds` rounds, or None."""
+        return next((window for window in self.windows() if window.due > n_rounds), None)
 
     def fit_now(self, n_rounds: int) -> FitWindow | None:
         """Return the window of a fit after `n_rounds` rounds, beside the schedule.
@@ -350,10 +330,7 @@ class Agent:
     def fit(self, history: History) -> Estimate:
         """Return an estimate from a history with a window; changes neither agent nor history.
 
-        Raises
-        ------
-        TypeError
-            The algorithm does not fit.
+        Raises `TypeError` where the algorithm does not fit.
         """
         raise TypeError(f"{self.name} does not fit")
 
@@ -394,10 +371,7 @@ class Agent:
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
         """Return the agent that `state()` described; it behaves identically.
 
-        Raises
-        ------
-        ValueError
-            The state has another version.
+        Raises `ValueError` where the state has another version.
         """
         if state["version"] != cls.state_version:
             raise ValueError(f"{cls.name} cannot read state version {state['version']}")

@@ -75,10 +75,6 @@ class DoublingLasso(Agent):
         """Yield the windows of all fits, endlessly; see docs/model.md (3.1)."""
         return fit_windows.doubling_windows(self.horizon, self.first_quarter)
 
-    def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """Return the first window that is due after more than `n_rounds` rounds."""
-        return next(window for window in self.windows() if window.due > n_rounds)
-
     def fit(self, history: History) -> Estimate:
         """Fit the rows of one epoch, by docs/model.md (3.3)."""
         return self.fit_differenced(history)

@@ -43,10 +43,6 @@ class OnEpochs(Agent):
                 window = fit_windows.whole_epoch(window, self.horizon)
             yield window
 
-    def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """Return the first window that is due after more than `n_rounds` rounds."""
-        return next(window for window in self.windows() if window.due > n_rounds)
-
     def rows(self, history: History) -> FitRows:
         """Return the rows of one fit, undifferenced."""
         window = history.window

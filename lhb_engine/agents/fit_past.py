@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.agents.base import NeedsNewSums
+from lhb_engine.agents.base import Agent, NeedsNewSums
 from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds, align
 from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.level_sums import LevelSums
@@ -36,11 +36,11 @@ from lhb_engine.posterior.thompson_sampling import stops_teaching
 
 if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
-    from lhb_engine.agents.base import Agent
 
 TINY = float(np.finfo(float).tiny)  # numbers below have fewer digits
 EQUAL = 1e-13  # rewards are all equal if their variance over their mean square is below
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
+FEWEST_ROWS = 40  # that a fit after an alarm may use
 SAID = 0.05  # probability from which on what all arms share is said to matter
 CORRELATED = "The noise is correlated, and features may pay at lags of their own."
 
@@ -163,8 +163,6 @@ def too_little(rows: AlignedRounds) -> str:
 
 if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
-
-FEWEST_ROWS = 40  # that a fit after an alarm may use
 
 
 class RowsPast:
@@ -348,7 +346,7 @@ class SummedPast(RowsPast):
 
 
 def kept_sums(
-    agent: "Agent",
+    agent: Agent,
     slices: Iterable[tuple[int, History]],
     window: FitWindow,
     measured: int | None,
@@ -368,7 +366,7 @@ def kept_sums(
     return found.kept if found is not None and found.kept.settled.are_finite else None
 
 
-def sums_from_bytes(agent: "Agent", data: bytes) -> SquareSums:
+def sums_from_bytes(agent: Agent, data: bytes) -> SquareSums:
     """Return stored sums as the agent's fits take them; ValueError if they are not of its size."""
     kind = LevelSums if agent.stretches.n_rounds else Moments
     found: SquareSums = kind.from_bytes(data, agent.covariates.groups)
@@ -377,7 +375,7 @@ def sums_from_bytes(agent: "Agent", data: bytes) -> SquareSums:
     return found
 
 
-def _counted(agent: "Agent", measured: int | None) -> tuple[int, Seen | None]:
+def _counted(agent: Agent, measured: int | None) -> tuple[int, Seen | None]:
     """Return the first round whose row counts, and which rows the installed estimate's fit used."""
     old = agent.prediction
     if old is None:

@@ -60,10 +60,6 @@ class OracleW(Agent):
         for window in fit_windows.ad_windows(self.horizon, length):
             yield replace(window, n_lags=self.horizon)
 
-    def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """Return the first window that is due after more than `n_rounds` rounds."""
-        return next(window for window in self.windows() if window.due > n_rounds)
-
     def fit(self, history: History) -> Estimate:
         """Fit theta to the window's measurements, by docs/model.md (6.5)."""
         window = history.window

@@ -91,22 +91,19 @@ def audit_answer(entry: AuditRow) -> dict[str, Any]:
     return {**members_of(AuditAnswer, entry), "detail": detail}
 
 
-@router.serve("GET /keys", "List API keys", page_of(KeyAnswer))
-async def get_keys(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
+@router.read("/keys", "List API keys", page_of(KeyAnswer))
+def get_keys(
+    reader: Reader, tenant: str, cursor: str = PLACE, limit: int = LIMIT
+) -> dict[str, Any]:
     """List the keys of the tenant; an admin of the default tenant sees those of all tenants.
 
     Revoked and expired keys are listed too. Of a key, only its id is known. `last_used_at` is
     stored once a minute.
     """
-    service, tenant = service_of(request), tenant_of(request)
-
-    def read(reader: Reader) -> dict[str, Any]:
-        rows = [key for key in reader.api_keys() if may_manage(tenant, key.tenant)]
-        later = sorted((key for key in rows if _place(key) > cursor), key=_place)
-        shown, following = cut(later[: limit + 1], limit, _place)
-        return page([key_answer(key) for key in shown], following)
-
-    return json_response(await service.query(tenant, read))
+    rows = [key for key in reader.api_keys() if may_manage(tenant, key.tenant)]
+    later = sorted((key for key in rows if _place(key) > cursor), key=_place)
+    shown, following = cut(later[: limit + 1], limit, _place)
+    return page([key_answer(key) for key in shown], following)
 
 
 def _place(key: ApiKey) -> str:
@@ -169,16 +166,10 @@ async def delete_key(key_id: str, request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.serve("GET /limits", "List limits", page_of(LimitAnswer))
-async def get_limits(request: Request) -> Response:
+@router.read("/limits", "List limits", page_of(LimitAnswer))
+def get_limits(reader: Reader, tenant: str) -> dict[str, Any]:
     """List limits that tenants and keys have of their own; of other tenants for the default one."""
-    service, tenant = service_of(request), tenant_of(request)
-
-    def read(reader: Reader) -> dict[str, Any]:
-        shown = [row._asdict() for row in reader.limits() if may_manage(tenant, row.tenant)]
-        return page(shown, None)
-
-    return json_response(await service.query(tenant, read))
+    return page([row._asdict() for row in reader.limits() if may_manage(tenant, row.tenant)], None)
 
 
 @router.serve("PATCH /limits", "Limit a tenant or a key", LimitAnswer, body=LIMIT_BODY)
@@ -204,18 +195,15 @@ async def patch_limits(request: Request) -> Response:
     return json_response(row._asdict())
 
 
-@router.serve("GET /audit", "Read the audit log", page_of(AuditAnswer))
-async def get_audit(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
+@router.read("/audit", "Read the audit log", page_of(AuditAnswer))
+def get_audit(
+    reader: Reader, tenant: str, cursor: str = PLACE, limit: int = LIMIT
+) -> dict[str, Any]:
     """List who changed keys and sessions, in order of time.
 
     An admin of the default tenant sees all tenants' entries. Of several servers on one database,
     another one's entry may come into its place some seconds late.
     """
-    service, tenant = service_of(request), tenant_of(request)
-
-    def read(reader: Reader) -> dict[str, Any]:
-        rows = reader.audit(tenant or None, cursor, limit + 1)
-        shown, following = cut(rows, limit, lambda entry: entry.id)
-        return page([audit_answer(entry) for entry in shown], following)
-
-    return json_response(await service.query(tenant, read))
+    rows = reader.audit(tenant or None, cursor, limit + 1)
+    shown, following = cut(rows, limit, lambda entry: entry.id)
+    return page([audit_answer(entry) for entry in shown], following)

@@ -5,7 +5,7 @@ Endpoints parse their bodies themselves, so FastAPI cannot derive all of the sch
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -130,21 +130,28 @@ class Routes(APIRouter):
     def read(
         self, path: str, summary: str, answer: Any, before: Before | None = None
     ) -> Callable[[Reads], Reads]:
-        """Declare a GET of a session by a function, which runs as `answer` of `read_session` does.
+        """Declare a GET by a function, which runs as `answer` of `read_session` does.
 
-        It takes a reader, the session, and the parameters of the path and the query; `before` runs
-        first.
+        It takes a reader, the session of the path, else the tenant, and the parameters of the path
+        and the query; `before` runs first.
         """
+        is_of_session = "{session_id}" in self.prefix + path
 
         def declare(work: Reads) -> Reads:
-            async def endpoint(session_id: str, request: Request, **parameters: Any) -> Response:
+            async def endpoint(request: Request, session_id: str = "", **given: Any) -> Response:
+                service, tenant = service_of(request), tenant_of(request)
                 if before is not None:
-                    await before(service_of(request), (tenant_of(request), session_id))
-                return await read_session(request, session_id, partial(work, **parameters))
+                    await before(service, (tenant, session_id))
+                answer = partial(work, **given)
+                if is_of_session:
+                    return await read_session(request, session_id, answer)
+                return json_response(await service.query(tenant, lambda one: answer(one, tenant)))
 
             first, own = (list(signature(one).parameters.values()) for one in (endpoint, work))
+            path_has = [first[1].replace(default=Parameter.empty)] if is_of_session else []
             shown: Any = endpoint  # to FastAPI, with the parameters and the description of `work`
-            shown.__signature__ = Signature([*first[:2], *own[2:]], return_annotation=Response)
+            taken = [first[0], *path_has, *own[2:]]
+            shown.__signature__ = Signature(taken, return_annotation=Response)
             shown.__name__, shown.__doc__ = work.__name__, work.__doc__
             self.serve(f"GET {path}", summary, answer)(shown)
             return work

@@ -92,27 +92,23 @@ async def post_session(request: Request) -> Response:
     return json_response(answer, 201 if is_new else 200, location=location)
 
 
-@router.serve("GET", "List sessions", SessionPage)
-async def get_sessions(
-    request: Request,
+@router.read("", "List sessions", SessionPage)
+def get_sessions(
+    reader: Reader,
+    tenant: str,
     cursor: str = Query("", max_length=64, description="`next` of the previous page"),
     limit: int = LIMIT,
     archived: bool = Query(False, description="include archived sessions"),
     name: str | None = Query(None, max_length=256, description="only the session with this name"),
-) -> Response:
+) -> dict[str, Any]:
     """List sessions in order of creation."""
-    service, tenant = service_of(request), tenant_of(request)
-
-    def read(reader: Reader) -> dict[str, Any]:
-        if name is None:
-            rows = reader.sessions(tenant, cursor, limit + 1, archived)
-        else:
-            rows = _named(reader, tenant, name, cursor, archived)
-        shown, following = cut(rows, limit, lambda session: session.id)
-        items = [session_answer(one, deciding(reader, one)) for one in giving_way(shown)]
-        return page(items, following)
-
-    return json_response(await service.query(tenant, read))
+    if name is None:
+        rows = reader.sessions(tenant, cursor, limit + 1, archived)
+    else:
+        rows = _named(reader, tenant, name, cursor, archived)
+    shown, following = cut(rows, limit, lambda session: session.id)
+    items = [session_answer(one, deciding(reader, one)) for one in giving_way(shown)]
+    return page(items, following)
 
 
 def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:

@@ -52,17 +52,11 @@ def webhook_answer(row: Webhook, n_waiting: int = 0, next_at: float | None = Non
     return {**members_of(WebhookAnswer, row), **more}
 
 
-@router.serve("GET /webhooks", "List webhooks", page_of(WebhookAnswer))
-async def get_webhooks(request: Request) -> Response:
+@router.read("/webhooks", "List webhooks", page_of(WebhookAnswer))
+def get_webhooks(reader: Reader, tenant: str) -> dict[str, Any]:
     """List the tenant's webhooks, with what waits for each and why its last attempt failed."""
-    service, tenant = service_of(request), tenant_of(request)
-
-    def read(reader: Reader) -> dict[str, Any]:
-        waiting = reader.waiting_messages(tenant)
-        rows = reader.webhooks(tenant)
-        return page([webhook_answer(row, *waiting.get(row[:2], ())) for row in rows], None)
-
-    return json_response(await service.query(tenant, read))
+    waiting, rows = reader.waiting_messages(tenant), reader.webhooks(tenant)
+    return page([webhook_answer(row, *waiting.get(row[:2], ())) for row in rows], None)
 
 
 @router.serve("POST /webhooks", "Make a webhook", NewWebhookAnswer, 201, 409, body=WEBHOOK)

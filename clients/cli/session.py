@@ -290,8 +290,8 @@ def sessions(
     """
     if url is not None:  # those of the key's tenant
         with asking(url) as client:
-            listed = [session.info for session in client.sessions(archived=archived)]
-        show({"sessions": listed}, as_json, table(HEADS, map(_row, listed)))
+            found = [session.info for session in client.sessions(archived=archived)]
+        show({"sessions": found}, as_json, table(HEADS, map(_row, found)))
         return
     listed = _from_database(archived)
     rows = ((*_row(one)[:-1], one["tenant"] or "-", one["name"] or "") for one in listed)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,7 @@ def code_digest(experiment: str) -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
 def code_of(source: str) -> str:
     """Return what a module computes as text: its syntax tree without docstrings and readers."""
     tree = ast.parse(source)

@@ -21,6 +21,7 @@ from clients.user_simulator import (
 from lhb import Client
 from lhb_engine.simulation.play import user_key
 from lhb_engine.simulation.users import Transport
+from tests.examples import repeats
 
 SMALL = UserSettings(
     algorithms=("anytime",), rounds=10, users=12, horizon=6, dim=3, arms=4, seeds=1, sparsity=2,
@@ -29,7 +30,7 @@ SMALL = UserSettings(
 ROUGH = Transport(delay=3.0, lost=0.2, doubled=0.4, reordered=0.3)
 
 
-@pytest.mark.parametrize("transport", [Transport(), Transport(doubled=0.5)])
+@pytest.mark.parametrize("transport", [*repeats(Transport()), Transport(doubled=0.5)])
 def test_one_client_does_what_is_done_in_process(url: str, transport: Transport) -> None:
     settings = replace(SMALL, transport=transport)
     [here] = simulate_all(settings, player=play_users_in_process)["anytime"]

@@ -18,7 +18,7 @@ from lhb_engine.history import LATEST, FitWindow, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
-from tests.examples import repeats
+from tests.examples import examples, repeats
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 
 
@@ -211,7 +211,7 @@ def test_an_alarm_where_the_world_has_turned_and_none_where_it_has_not(kind):
 
     whole = FitWindow(2, 1, 500, HORIZON, 500)
     alarms = 0
-    for seed in range(10):
+    for seed in range(examples(10)):
         past = history(n=500, seed=seed, **KINDS[kind])
         calm = agent_after(past, 300).fit(past.over(whole))
         assert calm.diagnostics["held_out_error"] < 2.0

@@ -274,7 +274,7 @@ def test_covariates_are_learned_and_expected(size):
     rain = rng.uniform(-1, 1, (600, 1))
     rewards = log.rewards + 2.0 * rain[:, 0] + np.sin(2 * np.pi * rounds / 24)
     log = replace(log, rewards=rewards, covariates=rain)
-    season = {"seasonality": [{"period": 24}]}
+    season = {"seasonality": [{"period": 24}], "profiles": "shared"}
     told = replayed(log, "anytime", 6, size=size, covariates=["rain"], **season)
     assert told.estimate.effects["values"][0] == pytest.approx(2.0, abs=0.05)
     assert told.skill.low > 0.9
@@ -292,8 +292,8 @@ def test_predictions_have_the_levels_of_trajectories():
     rewards = levels[keys] + selected @ THETA + 0.1 * rng.normal(size=len(keys))
     names = np.array([f"user {key}" for key in keys], dtype=object)
     log = Block(selected, rewards, trajectories=names)
-    told = replayed(log, "anytime", 3, levels=True)
-    untold = replayed(log, "anytime", 3)
+    told = replayed(log, "anytime", 3, levels=True, profiles="shared")
+    untold = replayed(log, "anytime", 3, profiles="shared")
     assert told.skill.low > 0.9
     assert untold.skill.high < 0.2
 

@@ -198,7 +198,8 @@ def test_an_agent_decides_for_each_by_their_own_theta() -> None:
     )
     users = UserEnvironment(world, Visits.draw(10, 24, seed=3), spread=1.0)
     alike, own = (
-        simulate_users("anytime", users, seed=3, options={"own": told}) for told in (False, True)
+        simulate_users("anytime", users, seed=3, options={"own": told, "profiles": "shared"})
+        for told in (False, True)
     )
     assert own.regret[-1] < 0.6 * alike.regret[-1]
     said = own.estimates[-1].own

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, until
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +37,7 @@ async def arms_of(client: Client, session: str) -> tuple[dict[str, Any], dict[st
     return found, {one["arm_id"]: one for one in found["items"]}
 
 
+@on_one_database
 async def test_identical_arms_are_worth_the_same_whoever_chooses(serve: Serve) -> None:
     """The agent takes an arm when its context is good, and control takes the first one always."""
 
@@ -74,6 +76,7 @@ async def test_an_arm_that_was_never_chosen_is_shown(serve: Serve) -> None:
         assert found["no_intervals"] is None
 
 
+@on_one_database
 async def test_an_arm_that_is_chosen_no_more_keeps_its_name(serve: Serve) -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     async with serve() as client:

@@ -13,6 +13,7 @@ from service.api.body_parsing import DECISION, HISTORY, MAX_NAMED_ERRORS, PATCH,
 from service.api.request_bodies import MAX_ARMS
 from service.base.problems import Problem
 from service.web.request_body import BodyDeadlines
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +74,7 @@ async def test_millions_of_small_things_are_not_even_parsed(serve: Serve, small:
             assert "at most" in answer.json()["detail"]
 
 
+@on_one_database
 async def test_there_is_a_most_of_arms(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()
@@ -84,6 +86,7 @@ async def test_there_is_a_most_of_arms(serve: Serve) -> None:
         problem(refused, 422, "out_of_range", "contexts.shape[0]")
 
 
+@on_one_database
 async def test_a_twin_among_many_arm_ids_is_found_in_one_walk(serve: Serve) -> None:
     n = 50_000
     arm_ids = [*map(str, range(n - 1)), str(n - 2)]
@@ -97,6 +100,7 @@ async def test_a_twin_among_many_arm_ids_is_found_in_one_walk(serve: Serve) -> N
             problem(answer, 409, "duplicate_arm_ids", f"arm_ids[{n - 1}]")
 
 
+@on_one_database
 @pytest.mark.parametrize(
     "shape", [[0, 10**30], [10**30, 0], [-1, 1], [2**31, 2**31]], ids=["wide", "tall", "-1", "both"]
 )
@@ -117,6 +121,7 @@ async def test_cursors_beyond_what_a_database_counts(serve: Serve) -> None:
             problem(answer, 422, "invalid", "cursor")
 
 
+@on_one_database
 @pytest.mark.parametrize("at", [1795208000.5, "1795208000", "2026-01-31 12:00:00Z", "2026-01-31"])
 async def test_a_time_is_rfc_3339(serve: Serve, at: object) -> None:
     async with serve() as client:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +89,7 @@ BAD: list[tuple[Any, str, str]] = [
 ]
 
 
+@on_one_database
 @pytest.mark.parametrize(("contexts", "code", "field"), BAD)
 async def test_a_bad_object_is_named_and_writes_nothing(
     serve: Serve, contexts: Any, code: str, field: str
@@ -118,6 +120,7 @@ async def test_numbers_and_names_are_not_mixed_by_accident(serve: Serve) -> None
         assert "(price)" in wrong.json()["detail"]
 
 
+@on_one_database
 async def test_a_session_with_products_decides_as_one_that_is_given_them(serve: Serve) -> None:
     """Scores, rounds and estimates are those of the products as features, objects or lists."""
     async with serve() as client:
@@ -202,6 +205,7 @@ async def test_the_arms_of_a_session_name_those_of_its_decisions(serve: Serve) -
         assert skipped.json()["arm_id"] is None
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("given", "code", "field"),
     [
@@ -232,6 +236,7 @@ async def test_a_repeated_creation_is_known_with_and_without_the_defaults(serve:
         problem(other, 409, "session_conflict", "name")
 
 
+@on_one_database
 async def test_an_estimate_says_what_its_theta_is_of(serve: Serve) -> None:
     async with serve() as client:
         body = {"dim": 2, "horizon": 1, "algorithm": "anytime", "name": "e", "refit": "blocking"}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import Floats
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +66,7 @@ async def test_the_column_is_what_was_chosen_before_in_its_own_trajectory(serve:
             assert np.abs(found[:, 3]).max() > 0.3
 
 
+@on_one_database
 async def test_a_log_counts_as_its_decisions_and_a_copy_goes_on_from_it(serve: Serve) -> None:
     """An import works out again what a trajectory keeps: later choices are those of the original.
 
@@ -88,6 +90,7 @@ async def test_a_log_counts_as_its_decisions_and_a_copy_goes_on_from_it(serve: S
         assert (last[0] == last[1]).all()
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("change", "field"),
     [

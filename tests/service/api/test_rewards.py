@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -75,6 +76,7 @@ BAD: list[tuple[Any, int, str, str]] = [
 ]
 
 
+@on_one_database
 async def test_bad_input_names_the_field_and_writes_nothing(
     serve: Serve, subtests: pytest.Subtests
 ) -> None:
@@ -246,6 +248,7 @@ async def test_a_correction_is_shown_in_place_of_the_value(serve: Serve) -> None
         assert series["arrivals"]["n_values"] == 2
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("body", "status", "code", "field"),
     [

@@ -8,6 +8,7 @@ import pytest
 from service.api import changes, series
 from service.base.recurring import Intervals
 from service.storage.reader import Reader
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +48,7 @@ async def test_a_span_counts_all_its_rounds(serve: Serve) -> None:
         assert (item["n_measured"], item["reward"]) == (4, 4.0)
 
 
+@on_one_database
 async def test_what_is_expected_is_the_models_sum(serve: Serve) -> None:
     """Checked against the definition, lag by lag, on the contexts that the log shows."""
     async with serve() as client:
@@ -98,6 +100,7 @@ async def test_arrivals_say_which_values_are_late(serve: Serve) -> None:
         assert (brief["items"][0]["reward"], brief["items"][0]["explored"]) == (1.0, None)
 
 
+@on_one_database
 async def test_parts_add_up_to_what_is_expected(serve: Serve) -> None:
     """Of 12 users with levels two apart, a covariate worth 3, and a trend."""
     options = {"levels": True, "covariates": ["noise"], "trend": True}
@@ -162,6 +165,7 @@ async def test_credit_by_arm_is_that_of_its_decisions(serve: Serve) -> None:
         assert sum(arm["n"] for arm in again["items"]) == len(listed) - 1
 
 
+@on_one_database
 async def test_what_one_answer_reads_is_bounded(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

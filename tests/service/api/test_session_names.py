@@ -5,6 +5,7 @@ from urllib.parse import quote
 import pytest
 
 from service.base.session_ids import has_form_of_id, new_id
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +23,7 @@ def at(name: str) -> str:
     return f"/v1/sessions/{quote(name, safe='')}"
 
 
+@on_one_database
 @pytest.mark.parametrize("name", ["shop", "import", "decisions", "Läden/de 50%?", "a/decisions"])
 async def test_every_route_takes_a_name(serve: Serve, name: str) -> None:
     async with serve() as client:

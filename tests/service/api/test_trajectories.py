@@ -9,6 +9,7 @@ import pytest
 from service.api import trajectories
 from service.api.trajectories import cut_by_rounds
 from service.session.records import TrajectoryRow
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +146,7 @@ def logged(theta: np.ndarray, n: int, seed: int, level: float = 0.0) -> dict[str
     return {"contexts": contexts.tolist(), "rewards": rewards.tolist()}
 
 
+@on_one_database
 async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
     """Its own theta is the one that ranks for it; a reward moves it before the next fit."""
     names = [f"u{i}" for i in range(8)]
@@ -193,6 +195,7 @@ async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
         problem(await client.get(f"{path}/trajectories/u1"), 404, "unknown_trajectory", "key")
 
 
+@on_one_database
 async def test_where_no_spread_is_seen_a_theta_has_no_band(serve: Serve) -> None:
     """Its band would lack the error of everybody's theta."""
     settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}
@@ -212,6 +215,7 @@ async def test_where_no_spread_is_seen_a_theta_has_no_band(serve: Serve) -> None
         assert (len(known["values"]), known["intervals"]) == (2, None)
 
 
+@on_one_database
 async def test_the_level_of_a_trajectory_has_a_band(serve: Serve) -> None:
     """It is the part of its rewards that the series gives to its level, as wide as noise leaves."""
     settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +60,7 @@ async def test_the_same_holdout_said_and_unsaid_is_the_same_body(serve: Serve) -
         assert other.json()["code"] == "session_conflict"
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -76,6 +78,7 @@ async def test_what_no_session_compares_is_refused(serve: Serve, body: Any, fiel
         assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
+@on_one_database
 @pytest.mark.parametrize("arm", [-1, 2, "c", "", True, 0.5])
 @pytest.mark.parametrize("field", ["forced_arm", "default_arm"])
 async def test_an_arm_that_is_not_offered_is_refused(serve: Serve, field: str, arm: Any) -> None:
@@ -88,6 +91,7 @@ async def test_an_arm_that_is_not_offered_is_refused(serve: Serve, field: str, a
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
 
 
+@on_one_database
 @pytest.mark.parametrize("best", [0, 1])
 async def test_control_plays_what_another_session_ranks_first(serve: Serve, best: int) -> None:
     """The other is archived and stays as it was; it may even be deleted before a repeat."""

@@ -12,6 +12,7 @@ from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import sweep
 from service.transfer.file_format import export_session
 from tests.contracts.test_store_hidden import n_rows
+from tests.examples import repeats
 from tests.service.commands.sliced_appends import begun, seen, slices_of
 from tests.service.commands.test_append_history import log
 from tests.service.service_harness import ServiceHarness
@@ -38,7 +39,15 @@ def records(harness: ServiceHarness) -> list[bytes]:
         return lines + list(export_session(reader, session))[1:-1]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize(
+    ("both", "case"),
+    [
+        *(("sqlite", case) for case in CASES),
+        ("postgres", CASES[0]),
+        *repeats(*(("postgres", case) for case in CASES[1:])),
+    ],
+    indirect=["both"],
+)
 def test_slices_come_to_the_same_as_one_step(
     both: ServiceHarness, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:

@@ -166,8 +166,8 @@ def world(harness: ServiceHarness, database_url: str) -> World:
 @pytest.mark.parametrize(
     ("made", "database_url"),
     [
-        *zip(ANYTIME, ["sqlite", "postgres"] * 3, strict=True),
-        *repeats(*zip(ANYTIME, ["postgres", "sqlite"] * 3, strict=True)),
+        *zip(ANYTIME, ["sqlite"] * 5 + ["postgres"], strict=True),
+        *repeats(*zip(ANYTIME, ["postgres"] * 5 + ["sqlite"], strict=True)),
     ],
     indirect=["database_url"],
 )

@@ -20,7 +20,7 @@ from tests.service.service_harness import ServiceHarness
 
 SEASON = {"trend": True, "seasonality": [{"period": 12}]}
 CASES = [
-    ("postgres", {"levels": True}),
+    ("sqlite", {"levels": True}),
     ("sqlite", SEASON),
     *repeats(("sqlite", {"levels": True, "own": True, **SEASON}), ("postgres", {"own": True})),
 ]

@@ -94,6 +94,7 @@ async def test_later_fits_are_told_the_season_that_was_found(serve: Serve) -> No
         ]
 
 
+@on_one_database
 @pytest.mark.parametrize("name", ["dull", "a \\1 \\ b"])
 async def test_findings_call_features_by_their_names(serve: Serve, name: str) -> None:
     async with serve() as client:
@@ -111,6 +112,7 @@ async def test_findings_call_features_by_their_names(serve: Serve, name: str) ->
         assert any(one["message"].startswith(said) for one in last)
 
 
+@on_one_database
 async def test_findings_call_features_by_the_arms_that_have_them(serve: Serve) -> None:
     """Identity rows: control's arm is the first, and the agent's fits have seen no other."""
     async with serve() as client:
@@ -134,6 +136,7 @@ async def test_findings_call_features_by_the_arms_that_have_them(serve: Serve) -
         assert finding["message"].startswith('Features "garden" and "bath" are 0 in every')
 
 
+@on_one_database
 async def test_what_fits_of_before_did_not_look_for_is_no_difference(serve: Serve) -> None:
     """The estimate of a session from before there were findings has none, and replays equal."""
     async with serve() as client:

@@ -8,6 +8,7 @@ import pytest
 
 from service.session.kept_contexts import FEW_NUMBERS
 from service.transfer.replay import replay_session
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, until
 
 pytestmark = pytest.mark.anyio
@@ -40,6 +41,7 @@ async def gain_of(client: Client, session: str) -> dict[str, Any]:
     return found
 
 
+@on_one_database
 @pytest.mark.parametrize("names", [" ", "ab"])
 async def test_an_estimate_says_what_choices_earn(serve: Serve, names: str) -> None:
     """It does so to the bit in a replay, of the session and of its import."""

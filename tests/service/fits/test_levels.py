@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem, until
 from tests.service.transfer.test_replay import replayed
 
 pytestmark = pytest.mark.anyio
 
 
+@on_one_database
 async def test_a_session_learns_beside_levels_of_learners(serve: Serve) -> None:
     rng = np.random.default_rng(0)
     body: dict = {"trajectories": {}}

@@ -9,6 +9,7 @@ from lhb_engine.agents.fit_cost import posterior_cost
 from service.base.settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.processes import Job
+from tests.examples import on_one_database
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.fits.fit_jobs import sleeping_fit, spinning_fit, waiting_fit
@@ -86,6 +87,7 @@ async def test_a_fit_that_takes_too_long_fails_once_and_says_so(serve: Serve) ->
         assert await failure_of(client, sleeping_fit) == "the fit took longer than 0.2 s"
 
 
+@on_one_database
 async def test_a_fit_beyond_its_cpu_time_fails_once_and_says_so(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

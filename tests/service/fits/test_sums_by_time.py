@@ -16,6 +16,7 @@ from tests.service.service_harness import ServiceHarness
 
 MADE = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 10}
 SUM = {**MADE, "reward_mode": "sum"}
+SHARED = {"profiles": "shared"}  # sums of other forms are compared in test_kept_sums
 
 
 class Sums(World):
@@ -56,7 +57,7 @@ def check_replay(harness: ServiceHarness, world: World) -> None:
 
 @pytest.mark.parametrize(
     ("database_url", "names"),
-    [("postgres", ("",)), ("sqlite", ("", "a", "b"))],
+    [*repeats(("postgres", ("",))), ("sqlite", ("",)), ("sqlite", ("", "a", "b"))],
     indirect=["database_url"],
 )
 def test_a_session_with_sums_of_values_lives_on_sums(
@@ -66,7 +67,7 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     options: dict[str, Any] = {"seasonality": [{"period": 12}]}
     if names != ("",):
         options = {"covariates": ["rain"]}
-    harness.create(algorithm="anytime", **SUM, options=options)
+    harness.create(algorithm="anytime", **SUM, options={**options, **SHARED})
     world = Sums(harness, names, database_url)
     world.play(220)
     assert world.n_from_sums >= 4
@@ -110,7 +111,7 @@ def test_a_session_with_sums_of_values_lives_on_sums(
 def test_a_session_with_default_rewards_lives_on_sums(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str
 ) -> None:
-    harness.create(algorithm="anytime", **MADE, default_reward=0.25)
+    harness.create(algorithm="anytime", **MADE, default_reward=0.25, options=SHARED)
     world = Defaults(harness, names, database_url)
     world.play(220)
     n = world.n_from_sums
@@ -141,7 +142,7 @@ def test_levels_and_sums_of_values_live_on_sums(
 ) -> None:
     monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
     monkeypatch.setattr(levels, "HORIZONS", 1)
-    options = {"levels": True, "zero_start": zero_start}
+    options = {"levels": True, "zero_start": zero_start, **SHARED}
     harness.create(algorithm="anytime", **SUM, options=options)
     world = Sums(harness, ("", "a", "b"), database_url)
     world.play(180)

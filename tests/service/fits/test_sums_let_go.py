@@ -16,6 +16,7 @@ from service.fits.job import run_fit
 from service.transfer.replay import replay_session
 from tests.examples import on_one_database
 from tests.service.fits.kept_rounds import DIM, THETA, World, low_limits, reopen, store  # noqa: F401
+from tests.service.fits.test_sums_by_time import SHARED
 from tests.service.service_harness import ServiceHarness
 
 
@@ -26,7 +27,7 @@ def test_a_corrected_value_leaves_the_sums(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str
 ) -> None:
     """Of settled rows and of later ones, and once more; after a void decision all is added anew."""
-    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": SHARED}
     harness.create(algorithm="anytime", **made)
     world = World(harness, names, database_url)
     world.play(170)
@@ -59,7 +60,7 @@ def test_every_value_that_an_estimate_used_may_be_corrected(
     harness: ServiceHarness, database_url: str
 ) -> None:
     """Nothing speaks for that estimate then, and the next fit does without it."""
-    harness.create(algorithm="anytime", dim=DIM, horizon=6)
+    harness.create(algorithm="anytime", dim=DIM, horizon=6, options=SHARED)
     world = World(harness, ("a",), database_url)
 
     def make_due_fits() -> None:
@@ -91,7 +92,7 @@ def test_a_value_that_was_far_too_large_leaves_no_rounding(
     harness: ServiceHarness, database_url: str
 ) -> None:
     """All is added anew without it; then fits go on from sums, and replay repeats them."""
-    harness.create(algorithm="anytime", dim=DIM, horizon=6, reward_wait_seconds=30)
+    harness.create(algorithm="anytime", dim=DIM, horizon=6, reward_wait_seconds=30, options=SHARED)
     world = World(harness, ("", "a"), database_url)
     world.play(170)
     harness.decide("a", contexts=np.eye(DIM))
@@ -119,7 +120,12 @@ def test_a_value_that_was_far_too_large_leaves_no_rounding(
 @on_one_database
 def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url: str) -> None:
     """Later fits equal those from the rows that are left; sums settle beyond the gaps."""
-    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": {"most_stale": 0.1}}
+    made = {
+        "dim": DIM,
+        "horizon": 6,
+        "reward_wait_seconds": 30,
+        "options": {"most_stale": 0.1, **SHARED},
+    }
     harness.create(algorithm="anytime", **made)
     world = World(harness, ("", "a", "b"), database_url)
     world.play(200)
@@ -154,7 +160,7 @@ def test_what_does_not_stay_as_it_was_is_not_summed(
 ) -> None:
     """Which rounds of a stretch count by default depends on spans that reach into it."""
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 5, "default_reward": 0.0}
-    harness.create(algorithm="anytime", **made, options={"levels": True})
+    harness.create(algorithm="anytime", **made, options={"levels": True, **SHARED})
     world = World(harness, ("",), database_url)
     world.play(100)
     assert world.n_fits > 5

@@ -11,6 +11,7 @@ from service.api.request_bodies import DecisionBody, RewardsBody
 from service.commands.keys import SaveKey, new_key
 from service.operation.mcp_door import Door
 from service.web.admission import may_refuse
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +53,7 @@ async def keys(client: Client) -> dict[str, str]:
     return {role: key for role, (key, _) in made.items()}
 
 
+@on_one_database
 async def test_tools_read_where_there_are_no_keys(serve: Serve) -> None:
     async with serve(mcp=True) as client:
         session = await client.create(name="shop")
@@ -106,6 +108,7 @@ async def test_a_site_is_set_up_in_eight_calls(serve: Serve) -> None:
         assert int(np.argmax(estimate["lag_weights"])) == 1
 
 
+@on_one_database
 async def test_tools_take_what_their_routes_take(serve: Serve) -> None:
     """Every member of a body, `from` included, and what the route refuses."""
     async with serve() as client:
@@ -138,6 +141,7 @@ async def test_the_door_is_shut_by_default(serve: Serve) -> None:
         problem(await client.post("/mcp", json={}), 404, "unknown_route")
 
 
+@on_one_database
 async def test_it_is_limited_as_other_doors_are(serve: Serve) -> None:
     """In requests, in bytes, and under overload; and there is no stream without an end."""
     async with serve() as client:

@@ -187,6 +187,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+@on_one_database
 async def test_a_bad_rank_is_refused_and_writes_nothing(serve: Serve) -> None:
     async with serve() as client:
         await rank(client)
@@ -197,6 +198,7 @@ async def test_a_bad_rank_is_refused_and_writes_nothing(serve: Serve) -> None:
         assert (await client.read(SESSION))["n_rounds"] == 1
 
 
+@on_one_database
 async def test_bad_rewards_and_configurations(serve: Serve) -> None:
     async with serve() as client:
         path = f"{ROOT}/events/x/reward"
@@ -304,6 +306,7 @@ async def test_exploration_and_wait_change_at_any_time(serve: Serve) -> None:
         refused(answer, 409, "BadRequest", "session_conflict", None)
 
 
+@on_one_database
 async def test_an_apprentice_plays_the_first_action_and_learns_from_it(serve: Serve) -> None:
     """And a repeat gets its first answer, whatever the mode is by then."""
     path = f"{ROOT}/configurations/service"

@@ -16,9 +16,11 @@ from service.rounds import slot_sums
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
-from tests.examples import repeats
+from tests.examples import on_one_database, repeats
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
 from tests.service.service_harness import ServiceHarness
+
+SHARED = {"profiles": "shared"}  # other forms are in the first test, and in test_kept_sums
 
 
 @pytest.fixture
@@ -31,6 +33,7 @@ def harness(
     return ServiceHarness(tmp_path, store)
 
 
+@on_one_database
 def test_a_session_by_the_clock_lives_on_sums(
     harness: ServiceHarness, database_url: str, tmp_path: Path
 ) -> None:
@@ -70,7 +73,9 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
     harness: ServiceHarness, database_url: str, totals: str
 ) -> None:
     """Also where a fit under way has read it."""
-    world = World(harness, database_url, clock={"totals": totals}, options={"most_stale": 0.15})
+    world = World(
+        harness, database_url, clock={"totals": totals}, options={"most_stale": 0.15, **SHARED}
+    )
     world.play(70)
     before = world.kept()
     assert len(before) > 5
@@ -106,7 +111,7 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
 def test_totals_may_stop_for_longer_than_the_latest_slots(
     harness: ServiceHarness, database_url: str
 ) -> None:
-    world = World(harness, database_url)
+    world = World(harness, database_url, options=SHARED)
     world.play(80)
     assert world.n_from_sums
     while harness.session.n_measurements % 8:
@@ -119,7 +124,7 @@ def test_totals_may_stop_for_longer_than_the_latest_slots(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_totals_of_trajectories_may_never_come(harness: ServiceHarness, database_url: str) -> None:
-    world = World(harness, database_url, clock={"totals": "trajectory"})
+    world = World(harness, database_url, clock={"totals": "trajectory"}, options=SHARED)
     world.total = lambda *args: None  # type: ignore[method-assign]
     world.play(20)
     assert world.n_fits > 2
@@ -131,7 +136,7 @@ def test_totals_of_trajectories_may_never_come(harness: ServiceHarness, database
 def test_a_void_beside_a_fit_keeps_the_slots_before_it(
     harness: ServiceHarness, database_url: str, totals: str
 ) -> None:
-    world = World(harness, database_url, clock={"totals": totals})
+    world = World(harness, database_url, clock={"totals": totals}, options=SHARED)
     world.play(60)
     harness.run(VoidDecision(harness.key, "", "~1", harness.agents))
     assert world.kept() == []
@@ -157,7 +162,7 @@ def test_totals_of_trajectories_are_fitted_from_sums(
     harness: ServiceHarness, database_url: str, levels: bool
 ) -> None:
     """Levels last for 64 slots, the first for four fewer."""
-    options = {"levels": levels, "most_stale": 0.15}
+    options = {"levels": levels, "most_stale": 0.15, **SHARED}
     world = World(harness, database_url, clock={"totals": "trajectory"}, options=options)
     world.play(150)
     assert world.n_from_sums >= 3
@@ -173,7 +178,7 @@ def test_totals_of_trajectories_are_fitted_from_sums(
 def test_one_sequence_of_totals_has_levels_of_its_stretches(
     harness: ServiceHarness, database_url: str
 ) -> None:
-    world = World(harness, database_url, options={"levels": True, "most_stale": 0.15})
+    world = World(harness, database_url, options={"levels": True, "most_stale": 0.15, **SHARED})
     world.play(150)
     assert world.n_from_sums >= 3
     assert world.n_erased_of_replay() == 0
@@ -184,7 +189,9 @@ def test_one_sequence_of_totals_has_levels_of_its_stretches(
 def test_a_fit_reads_no_more_after_many_slots(
     harness: ServiceHarness, database_url: str, totals: str
 ) -> None:
-    world = World(harness, database_url, clock={"totals": totals}, options={"most_stale": 0.3})
+    world = World(
+        harness, database_url, clock={"totals": totals}, options={"most_stale": 0.3, **SHARED}
+    )
     world.play(100)
     early = world.n_read_now()
     world.play(200)
@@ -199,7 +206,7 @@ def test_many_slots_are_kept_in_parts(
     harness: ServiceHarness, database_url: str, totals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after an import: a transaction keeps a few stretches, and the fit goes on."""
-    world = World(harness, database_url, clock={"totals": totals})
+    world = World(harness, database_url, clock={"totals": totals}, options=SHARED)
     world.play(90)
     n_before = len(world.kept())
     harness.run(VoidDecision(harness.key, "", "~1", harness.agents))
@@ -216,7 +223,7 @@ def test_stretches_end_before_they_are_large(
     harness: ServiceHarness, database_url: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slot_sums, limit, 2)
-    world = World(harness, database_url, clock={"totals": "trajectory"})
+    world = World(harness, database_url, clock={"totals": "trajectory"}, options=SHARED)
     world.play(70)
     lasts = [row.last_slot for row in world.kept() if not row.trajectory]
     assert min(np.diff(lasts)) < 8

@@ -30,7 +30,6 @@ from tests.service.service_harness import ServiceHarness
 DIM, USERS = 2, ("a", "b", "c", "d", "e", "f")
 THETAS = {name: np.array([np.cos(i / 3), np.sin(i / 3)]) for i, name in enumerate(USERS)}
 BY_TIME = ("reward_mode", "default_reward", "reward_wait_seconds", "clock")
-BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture(name="harness")
@@ -44,7 +43,7 @@ class World:
     def __init__(self, harness: ServiceHarness, url: str, **options: Any) -> None:
         self.harness, self.url, self.rng = harness, url, np.random.default_rng(5)
         body = {name: options.pop(name) for name in BY_TIME if name in options}
-        own = {"own": True, **options}
+        own = {"own": True, "profiles": "shared", **options}
         self.levels = {name: 2.0 * i for i, name in enumerate(USERS) if options.get("levels")}
         harness.create(algorithm="anytime", dim=DIM, horizon=2, options=own, **body)
 
@@ -82,13 +81,13 @@ class World:
             return replay_session(reader, self.harness.session).differences
 
 
-@BOTH
+@on_one_database
 @pytest.mark.parametrize("levels", [False, *repeats(True)])
 def test_each_is_decided_for_by_their_own_theta(
     harness: ServiceHarness, database_url: str, tmp_path: Path, levels: bool
 ) -> None:
     """It points where the user's does; replay and an imported copy agree to the bit."""
-    world = World(harness, database_url, levels=levels)
+    world = World(harness, database_url, levels=levels, profiles="chosen")
     world.play(150)
     for name, theta in THETAS.items():
         decision, _ = world.decide(name)
@@ -118,6 +117,7 @@ def test_each_is_decided_for_by_their_own_theta(
     assert again.own == last[0].own
 
 
+@on_one_database
 def test_one_row_decides_until_something_is_new(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

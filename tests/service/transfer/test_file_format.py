@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from service.storage.ports import MAX_EXPORTS
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +98,7 @@ BROKEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 }
 
 
+@on_one_database
 @pytest.mark.parametrize("how", list(BROKEN))
 async def test_a_broken_file_is_refused_whole(serve: Serve, how: str) -> None:
     async with serve() as client:
@@ -133,6 +135,7 @@ FORGED: list[tuple[str, str, Any]] = [
 ]
 
 
+@on_one_database
 @pytest.mark.parametrize(("kind", "name", "value"), FORGED)
 async def test_a_forged_file_is_refused_whole(
     serve: Serve, kind: str, name: str, value: Any

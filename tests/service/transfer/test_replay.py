@@ -7,6 +7,7 @@ import pytest
 
 from lhb_engine.agents import ALGORITHMS
 from service.transfer.replay import replay_session
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, until
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +52,7 @@ async def test_replay_equals_live(serve: Serve, body: dict[str, Any]) -> None:
         assert replay.n_estimates >= (4 if "refit" in body else 1)
 
 
+@on_one_database
 @pytest.mark.parametrize("name", sorted(n for n, a in ALGORITHMS.items() if not a.needs_truth))
 async def test_replay_equals_live_whatever_decides(serve: Serve, name: str) -> None:
     async with serve() as client:
@@ -67,6 +69,7 @@ async def test_replay_equals_live_whatever_decides(serve: Serve, name: str) -> N
         assert replay.n_decisions >= 40
 
 
+@on_one_database
 async def test_replay_equals_live_where_candidates_decide_and_after_an_import(
     serve: Serve,
 ) -> None:

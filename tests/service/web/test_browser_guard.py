@@ -9,12 +9,14 @@ from service.base.settings import Settings
 from service.operation.app import App
 from service.operation.server import server_config
 from service.web.browser_guard import BrowserGuard
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
 BODY = b'{"dim": 2, "horizon": 4}'
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("headers", "status", "code"),
     [

@@ -10,6 +10,7 @@ from service.api.access import ADMIN, NEEDED, NO_KEY, READER, ROLES, WRITER
 from service.commands.keys import SaveKey, new_key
 from service.operation.app import ROUTERS
 from service.web.route_checks import refuse_role
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 from tests.service.web.test_api_keys import bearer
 
@@ -55,6 +56,7 @@ def test_only_what_shows_no_data_needs_no_key() -> None:
 OPEN = ("/", "/dashboard/{name:path}", "/docs", "/healthz", "/readyz")
 
 
+@on_one_database
 async def test_every_route_of_the_schema_asks_for_its_role(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()

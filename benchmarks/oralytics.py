@@ -129,7 +129,7 @@ class Ours(Chance):
         key = f"user-{user:02}"
         rounds = len(self.log.setdefault(key, []))
         if key not in self._own and rounds:
-            self._own[key] = self.agent.of(self._past(key))
+            self._own[key] = self.agent.of(key, self._past(key))
         self.n_rounds += 1
         draw = Draw(self.seed, key, rounds + 1, self.n_rounds)
         contexts = np.stack([np.zeros_like(state), state])

@@ -21,7 +21,7 @@ from clients.simulator import Player, Run, SimulationSettings, settled_estimates
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Ints
-from lhb_engine.simulation.play import regret_gaps, simulate_users, user_key
+from lhb_engine.simulation.play import regret_gaps, simulate_users
 from lhb_engine.simulation.users import Transport, UserEnvironment, Visits
 
 
@@ -35,16 +35,17 @@ class UserSettings(SimulationSettings):
     arriving: float = 1.0
     spread: float = 0.0
     levels: float = 0.0
+    groups: int = 0
+    between: float = 0.0
     transport: Transport = field(default_factory=Transport)
 
     def __post_init__(self) -> None:
         """Check the values; a small world of them shows what is wrong with users and rounds."""
         super().__post_init__()
         Visits.draw(min(self.users, 1), self.rounds, self.lengths, arriving=self.arriving)
-        if not self.spread >= 0.0:
-            raise ValueError("spread: must not be negative")
-        if not self.levels >= 0.0:
-            raise ValueError("levels: must not be negative")
+        for name in ("spread", "levels", "groups", "between"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}: must not be negative")
 
     @property
     def n_rounds(self) -> int:
@@ -61,7 +62,8 @@ class UserSettings(SimulationSettings):
         visits = Visits.draw(
             self.users, self.rounds, self.lengths, arriving=self.arriving, seed=seed
         )
-        return UserEnvironment(self.world(seed), visits, spread=self.spread, levels=self.levels)
+        told = {"spread": self.spread, "levels": self.levels, "between": self.between}
+        return UserEnvironment(self.world(seed), visits, groups=self.groups, **told)
 
 
 def play_users_in_process(
@@ -153,7 +155,7 @@ class UserLog:
         """Take the decision of one round, and draw its reward."""
         visits, first = self.users.visits, row + 1
         contexts = self.users.contexts(first, first)
-        key, round = user_key(int(visits.user[row])), int(visits.round[row])
+        key, round = self.users.key(int(visits.user[row])), int(visits.round[row])
         decision = session.decide(contexts[0], trajectory=key, event_id=f"round-{round}")
         if decision.round != round:
             raise RuntimeError(f"round {round} of {key} was answered as round {decision.round}")
@@ -168,7 +170,7 @@ class UserLog:
         """Return the reward of a round, as the service takes it."""
         visits = self.users.visits
         return {
-            "trajectory": user_key(int(visits.user[row])),
+            "trajectory": self.users.key(int(visits.user[row])),
             "round": int(visits.round[row]),
             "value": float(self.rewards[row]),
         }

@@ -97,12 +97,16 @@ def _trajectory_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if own is None:
         yield "Decided for as everybody is."
     labels = _labels(found["features"], len(everybody["values"]))
-    heads = "theta, by feature", "everybody's", *(() if own is None else ("own", "95% interval"))
+    group = (f"{found['group']['name']}'s",) if found["group"] else ()
+    heads = "theta, by feature", "everybody's", *group
+    heads += () if own is None else ("own", "95% interval")
     yield from table(heads, (_theta_row(i, label, found) for i, label in enumerate(labels)))
 
 
 def _theta_row(i: int, label: str, found: Mapping[str, Any]) -> tuple[str, ...]:
-    row = label[:LABEL], f"{found['everybody']['values'][i]:+.4f}"
+    row: tuple[str, ...] = label[:LABEL], f"{found['everybody']['values'][i]:+.4f}"
+    if found["group"]:
+        row += (f"{found['group']['values'][i]:+.4f}",)
     if found["own"] is None:
         return row
     band = "not known"

@@ -84,6 +84,12 @@ def simulate(
         float,
         typer.Option(help="Standard deviation of the users' levels, in units of reward", min=0),
     ] = 0.0,
+    groups: Annotated[
+        int, typer.Option(help="Groups of users: that of a user stands before the : in keys", min=0)
+    ] = 0,
+    between: Annotated[
+        float, typer.Option(help="How far the groups' thetas are apart, as --spread", min=0)
+    ] = 0.0,
     delay: Annotated[
         float, typer.Option(help="Mean delay of a reward; 1: between two rounds of a user", min=0)
     ] = 0.0,

@@ -90,21 +90,41 @@ class LevelsAnswer(TypedDict):
     interval: tuple[float, float]
 
 
-class OwnAnswer(TypedDict):
-    """How far trajectories' responses of their own differ, in units in which theta is 1.
+class ResponseSpreadAnswer(TypedDict):
+    """How far thetas of trajectories or groups differ, in units in which theta is 1.
 
-    `spread` is the standard deviation of each number of theta over trajectories, `intervals` its
-    95% intervals; `covariance` that of theta's numbers; `noise` is in units of reward. `gain` is by
-    how many nats this is likelier than that all are alike. `message` says by feature how far they
-    differ, or that they do not.
+    `spread` is the standard deviation of each number of theta, `intervals` its 95% intervals;
+    `covariance` that of theta's numbers. `gain` is by how many nats this is likelier than that all
+    are alike.
     """
 
     spread: list[float]
     intervals: list[tuple[float, float]]
     covariance: list[list[float]]
-    noise: float
     gain: float
+
+
+class GroupsAnswer(ResponseSpreadAnswer):
+    """How far groups of trajectories differ; `by` is the option `groups`.
+
+    Of up to 100 groups `means` and `errors` have the mean about theta and its standard deviations.
+    """
+
+    by: str
+    means: dict[str, list[float]]
+    errors: dict[str, list[float]]
+
+
+class OwnAnswer(ResponseSpreadAnswer):
+    """How far trajectories' responses of their own differ; about their groups', with `groups`.
+
+    `noise` is in units of reward. `message` says by feature how far they differ, or that they do
+    not.
+    """
+
+    noise: float
     message: str
+    groups: NotRequired[GroupsAnswer]
 
 
 class LagFormAnswer(TypedDict):
@@ -439,6 +459,12 @@ class ThetaAnswer(TypedDict):
     intervals: list[tuple[float, float]] | None
 
 
+class GroupThetaAnswer(ThetaAnswer):
+    """That of a group, with its name."""
+
+    name: str
+
+
 class LevelAnswer(TypedDict):
     """The level of a trajectory, in units of reward, and its 95% interval."""
 
@@ -451,12 +477,14 @@ class OneTrajectoryAnswer(TrajectoryAnswer):
 
     `everybody` is the theta of all, `own` that by which this one is decided for: null where
     trajectories have no responses of their own, or their spread is not known yet. `level` is that
-    of its latest rounds; null where trajectories have none.
+    of its latest rounds; null where trajectories have none. `group` is the theta of its group; null
+    where groups do not differ, or nothing is known of this one.
     """
 
     own: ThetaAnswer | None
     everybody: ThetaAnswer | None
     level: LevelAnswer | None
+    group: GroupThetaAnswer | None
     features: list[str] | None
     model_version: int
     deciding: Deciding

@@ -65,11 +65,12 @@ class Anytime(Agent):
             raise OptionError("levels", "needs dim times horizon to be at most 1000")
         if options.form == "smooth" and dim * horizon > MOST_UNKNOWNS:
             raise OptionError("profiles", "needs dim times horizon to be at most 600")
-        for feature in chain.from_iterable(options.groups):
+        for feature in chain.from_iterable(options.profile_groups):
             if feature not in range(dim):
                 raise OptionError("profiles", f"there is no feature {feature!r}")
         self._held = max(4, horizon // 12)
         self.candidates: Floats | None = None
+        self._responses: tuple[Predictor | None, Responses | None] = None, None
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
         """Choose a best arm of a `ranking`, or with probability epsilon any arm uniformly."""
@@ -151,33 +152,42 @@ class Anytime(Agent):
         """Return the option `own`."""
         return bool(options.get("own"))
 
-    def of(self, past: Trajectory) -> Self:
+    def of(self, key: str, past: Trajectory | None) -> Self:
         """Return the agent with the theta of a trajectory with this past, by docs/model.md (15.1).
 
         The past is its last rounds: those whose lags go further back say nothing.
         """
-        own, found = self._evidence(past)
-        if own is None or found is None or self.theta is None:
+        own = self._own
+        if own is None or self.theta is None or (past is None and own.groups is None):
             return self
-        return self.responding(self.theta + own.deltas(found)[0])
+        return self.responding(self.theta + own.deltas(self._evidence(key, past))[0])
 
-    def response(self, past: Trajectory | None) -> tuple[Floats, Floats] | None:
-        """Return the trajectory's own theta and its errors; without rewards everybody's."""
-        own, found = self._evidence(past)
+    def response(self, key: str, past: Trajectory | None) -> tuple[Floats, Floats] | None:
+        """Return the trajectory's own theta and its errors; without rewards that of its group."""
+        own = self._own
         if own is None or self.theta is None:
             return None
-        if found is None:
-            return self.theta, np.sqrt(np.diag(own.covariance))
+        found = self._evidence(key, past)
         return self.theta + own.deltas(found)[0], own.errors(found)[0]
 
-    def _evidence(self, past: Trajectory | None) -> tuple[Responses | None, Evidence | None]:
-        """Return how responses differ, and what the rows of a trajectory's past know of its own."""
+    @property
+    def responses_differ(self) -> bool:
+        """Whether a fit found by how much."""
+        return self._own is not None
+
+    @property
+    def _own(self) -> Responses | None:
         known = self._prediction_of_its_model
-        own = None if known is None else Responses.of(known.own)
-        if known is None or own is None:
-            return None, None
-        rows = self._rows_of(past)
-        return own, None if rows is None else Evidence.of(rows, known, self.dim)
+        if known is not self._responses[0]:
+            self._responses = known, None if known is None else Responses.of(known.own)
+        return self._responses[1]
+
+    def _evidence(self, key: str, past: Trajectory | None) -> Evidence:
+        """Return what the rows of a trajectory's past know of its own response."""
+        known, rows = self._prediction_of_its_model, self._rows_of(key, past)
+        if known is None or rows is None:
+            return Evidence.nothing(key, self.dim)
+        return Evidence.of(rows, known, self.dim)
 
     @property
     def _prediction_of_its_model(self) -> Predictor | None:
@@ -187,12 +197,12 @@ class Anytime(Agent):
         sizes = n, n - told.n_means  # without effects of what arms share
         return known if known and len(known.effects) in sizes else None
 
-    def level(self, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
+    def level(self, key: str, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
         """Return the mean and the error of the level that (7.27) has, given the last stretch.
 
         Errors are about the trajectory's own theta, where it has one.
         """
-        known, rows = self._prediction_of_its_model, self._rows_of(past)
+        known, rows = self._prediction_of_its_model, self._rows_of(key, past)
         if known is None or not self.options.levels or not known.noise > 0.0:
             return None
         if rows is None:
@@ -208,7 +218,7 @@ class Anytime(Agent):
         doubt = own.covariances(Evidence.of(rows, known, self.dim))[0]
         return value, float(np.sqrt(error**2 + along @ doubt @ along))
 
-    def _rows_of(self, past: Trajectory | None) -> AlignedRounds | None:
+    def _rows_of(self, key: str, past: Trajectory | None) -> AlignedRounds | None:
         """Return the rows of a trajectory's last rounds; None without any."""
         if past is None or not len(past.measurements):
             return None
@@ -216,7 +226,7 @@ class Anytime(Agent):
         first += 0 if first == 1 else self.horizon - 1
         window = FitWindow(1, first, max(n + past.first_round - 1, first), self.horizon, 1)
         numbered = replace(past, positions=np.arange(past.first_round, past.first_round + n))
-        rows = align(self.told(History(self.dim, {"": numbered}, window)))
+        rows = align(self.told(History(self.dim, {key: numbered}, window)))
         return rows if rows.n_rows else None
 
     def responding(self, theta: Floats) -> Self:

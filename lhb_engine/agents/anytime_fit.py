@@ -242,7 +242,7 @@ class AnytimeFit:
         given = found.weights, found.theta, float(effects[0]), found.noise
         known = Predictor(*given, 0, True, rho, effects=effects[1:])
         evidence = Evidence.of(rows, known, found.n_features)
-        spread = spread_of(evidence, shifts=found.weights.ndim == 1)
+        spread = spread_of(evidence, shifts=found.weights.ndim == 1, by=self.options.groups)
         return (found, None) if spread is None else spread.about_mean(found)
 
     def _stops_teaching(self, part: Part) -> bool:
@@ -371,7 +371,7 @@ class AnytimeFit:
                 self.dim,
                 weights,
                 baseline=self.baseline,
-                groups=self.options.groups,
+                groups=self.options.profile_groups,
             )
         return rank_one_posterior(
             rows,

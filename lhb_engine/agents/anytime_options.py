@@ -6,7 +6,7 @@ from typing import Any, Literal, cast, get_args
 
 from lhb_engine.agents.base import OptionError, Options, option
 from lhb_engine.agents.fit_windows import FIRST_FIT
-from lhb_engine.agents.option_checks import check_among, check_flag, check_number
+from lhb_engine.agents.option_checks import check_among, check_flag, check_number, check_text
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 from lhb_engine.estimate import LagForm
 from lhb_engine.findings.finding import Finding
@@ -90,6 +90,14 @@ class AnytimeOptions(Options):
         changeable="anew",
     )
 
+    groups: str | None = option(
+        None,
+        "Own responses of trajectories of a group are alike: those of a country, of a plan. The "
+        "group of a trajectory stands in its key before the first of this text, as before the "
+        "colon of `de:anna`. A new trajectory begins with what is known of its group. Needs `own`.",
+        changeable="anew",
+    )
+
     zero_start: bool = option(
         True,
         "Nothing was chosen before a trajectory's first round. false: the application ran "
@@ -113,7 +121,7 @@ class AnytimeOptions(Options):
         return "smooth"
 
     @property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
+    def profile_groups(self) -> tuple[tuple[int, ...], ...]:
         """The features that share a lag profile, where such were told to an agent."""
         return () if isinstance(self.profiles, str) else cast(Any, self.profiles)
 
@@ -155,6 +163,11 @@ class AnytimeOptions(Options):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
         for name in ("signed", "trend", "adopts", "levels", "own", "zero_start"):
             check_flag(name, getattr(self, name))
+        by = self.groups
+        if by is not None:
+            check_text("groups", by, MOST_LETTERS)
+            if not self.own:
+                raise OptionError("groups", "needs the option own")
         object.__setattr__(self, "profiles", _profiles(self.profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))
@@ -191,10 +204,7 @@ def _names(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or len(given) > MOST_NAMES:
         raise OptionError("covariates", f"must be a list of at most {MOST_NAMES} names")
     for name in given:
-        if not isinstance(name, str) or not 1 <= len(name) <= MOST_LETTERS or "\0" in name:
-            raise OptionError(
-                "covariates", f"a name is a text of 1 to {MOST_LETTERS} letters, without zero bytes"
-            )
+        check_text("covariates", name, MOST_LETTERS)
     if len(set(given)) < len(given):
         raise OptionError("covariates", "a name stands twice")
     return tuple(given)

@@ -46,6 +46,13 @@ def check_flag(option: str, value: object) -> None:
         raise OptionError(option, "must be true or false")
 
 
+def check_text(option: str, value: object, most: int) -> None:
+    """Check that `value` is a text of 1 to so many letters, without zero bytes."""
+    if not isinstance(value, str) or not 1 <= len(value) <= most or "\0" in value:
+        detail = f"must be a text of 1 to {most} letters, without zero bytes"
+        raise OptionError(option, detail)
+
+
 def check_among(option: str, value: object, allowed: Collection[str]) -> None:
     """Check that `value` is one of `allowed`."""
     if value not in allowed:

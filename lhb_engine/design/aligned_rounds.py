@@ -76,6 +76,7 @@ class AlignedRounds:
     # whether the trajectories share the session's rounds; else each has all of them
     shares_rounds: bool = True
     replaced: Replaced | None = None  # rows that were corrected; None if there are none
+    keys: tuple[str, ...] = ()  # of the trajectories, by `owner`
 
     @property
     def beside(self) -> Floats:
@@ -224,6 +225,7 @@ def align(history: History) -> AlignedRounds:
     starts = np.cumsum(lengths + n_lags - 1) - (lengths + n_lags - 1)
     n_places = int(starts[-1] + lengths[-1])
     shares_rounds = history.latest_after is None
+    trajectory, keys = _trajectories(history)
     out = AlignedRounds(
         np.zeros((n_places, history.dim)),
         *(np.zeros(n_places), np.zeros(n_places)),
@@ -238,13 +240,14 @@ def align(history: History) -> AlignedRounds:
         np.full(n_places, -1),
         history.levels,
         shares_rounds,
+        keys=keys,
     )
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     places = np.repeat(starts, lengths) + within
     span = np.repeat(part_spans, lengths)
     source = np.repeat(rounds.starts[parts], lengths) + within
     out.contexts[places], out.covariates[places] = rounds.contexts[source], covariates[source]
-    out.owner[places] = np.repeat(_trajectories(history)[parts], lengths)
+    out.owner[places] = np.repeat(trajectory[parts], lengths)
     for i in np.flatnonzero(part_spans > 1).tolist():
         here = slice(starts[i], starts[i] + lengths[i])
         for values in (out.contexts, out.covariates):
@@ -285,11 +288,11 @@ def _replaced_at(rows: Measurements) -> Ints:
     return until
 
 
-def _trajectories(history: History) -> Ints:
-    """Return the number of each part's trajectory, in the order in which they come."""
+def _trajectories(history: History) -> tuple[Ints, tuple[str, ...]]:
+    """Return the number of each part's trajectory, in the order in which they come, and keys."""
     names = [key.partition("\0")[0] for key in history.trajectories]
     places = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return np.array([places[name] for name in names])
+    return np.array([places[name] for name in names]), tuple(places)
 
 
 @dataclass(frozen=True)
@@ -343,7 +346,7 @@ def _sequences(owner: Ints, spans: Ints, n_parts: int) -> tuple[Ints, Ints, Ints
 
     A part without measurements has a sequence of single rounds.
     """
-    absent = np.setdiff1d(np.arange(n_parts), owner)
+    absent = np.flatnonzero(np.bincount(owner, minlength=n_parts) == 0)
     spans = np.append(spans, np.ones_like(absent))
     base = int(spans.max(initial=0)) + 1
     codes = np.append(owner, absent) * base + spans  # in order of owners, then of spans

@@ -407,15 +407,15 @@ class LogReplay:
         self.agent.install(estimate)
         if estimate.theta is not None:
             self.estimate = estimate
-            for past in self._pasts.values():
-                past.response = self._response(past, estimate.theta)
+            for key, past in self._pasts.items():
+                past.response = self._response(key, past, estimate.theta)
                 past.level = self._level(past, estimate)
 
-    def _response(self, past: LogPast, theta: Floats) -> Floats:
+    def _response(self, key: str, past: LogPast, theta: Floats) -> Floats:
         """Return how far a trajectory's theta is expected to be from everybody's."""
         if not self.agent.has_responses:
             return past.response
-        own = self.agent.of(past.trajectory()).theta
+        own = self.agent.of(key, past.trajectory()).theta
         return past.response if own is None else own - theta
 
     def _level(self, past: LogPast, estimate: Estimate) -> float:

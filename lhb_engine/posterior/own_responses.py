@@ -4,8 +4,12 @@ A trajectory's rows are y = G (theta + delta) + Z b + eps. G are its contexts, c
 lag weights, and delta is normal with a covariance that all trajectories share. Given theta, the lag
 weights and b, two sums say all that a trajectory's rows know of delta: A = G'G, and c = G'e with e
 the errors of everybody's prediction, all of them of rows whose noise is independent.
+
+Where groups of trajectories are known, delta is about a mean of the trajectory's group, which is
+normal, too, with a covariance that all groups share.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -14,13 +18,16 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import lagged_sums
-from lhb_engine.history import Floats
+from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 
 if TYPE_CHECKING:
     from lhb_engine.posterior.rank_one_posterior import Posterior
 
 FEWEST, MOST = 5, 2048  # trajectories that a covariance is read off; of more, those with most rows
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)  # of the variance: that of groups
+FEWEST_GROUPS, MOST_GROUPS = 3, 100  # that are asked; whose means are said: those with most rows
+LIKELIER = 1.0  # nats a feature: by so many groups have to differ
 SPREADS = np.append(0.0, np.geomspace(0.01, 8.0, 28))  # of each number of theta, which is of unit
 SWEEPS, STILL = 60, 1e-3  # at most so many; nats by which the last one raised the likelihood
 PRIOR = 1  # trajectories, beyond one a feature, that an equal spread of all features counts as
@@ -35,6 +42,7 @@ class Evidence(NamedTuple):
     product: Floats  # (n, dim): c
     square: Floats  # (n,): e'e
     n_rows: Floats  # (n,)
+    keys: np.ndarray  # (n,): of the trajectories
 
     @classmethod
     def of(cls, rows: AlignedRounds, known: Predictor, dim: int) -> "Evidence":
@@ -55,7 +63,14 @@ class Evidence(NamedTuple):
             gram[:, i, i:] = gram[:, i:, i] = both
         product = np.add.reduceat(carried * errors[:, None], starts, axis=0)
         square, n_rows = np.add.reduceat(errors**2, starts), np.diff(np.append(starts, len(order)))
-        return cls(gram, product, square, n_rows.astype(np.float64))
+        keys = np.array(rows.keys, dtype=object)[rows.owner[order[starts]]]
+        return cls(gram, product, square, n_rows.astype(np.float64), keys)
+
+    @classmethod
+    def nothing(cls, key: str, dim: int) -> Self:
+        """Return that of a trajectory without rows."""
+        sums = np.zeros((1, dim, dim)), np.zeros((1, dim)), np.zeros(1), np.zeros(1)
+        return cls(*sums, np.array([key], dtype=object))
 
     def with_most_rows(self, most: int) -> "Evidence":
         """Return that of so many trajectories."""
@@ -76,28 +91,68 @@ def carried_over(rows: AlignedRounds, known: Predictor, dim: int) -> Floats:
     return lagged_sums(rows.contexts[:, :dim], weights)
 
 
+def group_of(key: str, by: str) -> str:
+    """Return the name of a trajectory's group: what stands before `by` in its key, or all of it."""
+    return key.partition(by)[0]
+
+
 @dataclass(frozen=True)
 class Responses:
-    """How the responses of trajectories differ.
+    """How the responses of trajectories differ, in units in which theta is 1.
 
-    `covariance` (dim, dim) is that of delta, in units in which theta is 1; `noise` the standard
-    deviation of eps.
+    `covariance` (dim, dim) is that of delta about the mean of its group, where groups differ;
+    `noise` the standard deviation of eps. `groups` have `by` (see `group_of`), the `covariance` of
+    their means about theta, and of those that a fit knew posterior `means` and `errors` by name.
     """
 
     covariance: Floats
     noise: float
+    groups: dict[str, Any] | None = None
+
+    def divided(self, norm: float) -> Self:
+        """Return it in units of which theta is one of so many."""
+        groups = self.groups
+        if groups is not None:
+            groups = {**groups, "covariance": (np.array(groups["covariance"]) / norm**2).tolist()}
+            for part in ("means", "errors"):
+                groups[part] = {k: (np.array(v) / norm).tolist() for k, v in groups[part].items()}
+        return replace(self, covariance=self.covariance / norm**2, groups=groups)
+
+    def _prior(self, found: Evidence) -> tuple[Floats, Floats, Floats]:
+        """Return of each delta the mean that its group has, its covariance, and the mean's error.
+
+        Of a group that no fit knew, the mean is theta, and the covariance that of both.
+        """
+        none = np.zeros(len(self.covariance))
+        if self.groups is None:
+            return none, self.covariance, none
+        names = [group_of(key, self.groups["by"]) for key in found.keys]
+        mean, error = (
+            np.array([self.groups[part].get(name, none) for name in names])
+            for part in ("means", "errors")
+        )
+        is_new = np.array([name not in self.groups["means"] for name in names])
+        wide = is_new[:, None, None] * np.array(self.groups["covariance"])
+        return mean, self.covariance + wide, error
 
     def deltas(self, found: Evidence) -> Floats:
         """Return the posterior mean of each delta, (n, dim): docs/model.md (15.1)."""
-        share = self.covariance / self.noise**2
-        inside = np.eye(len(share)) + found.gram @ share
-        return np.asarray(np.linalg.solve(inside, found.product[:, :, None])[:, :, 0] @ share)
+        mean, covariance, _ = self._prior(found)
+        share = covariance / self.noise**2
+        mean = np.broadcast_to(mean, found.product.shape)
+        left = found.product - np.einsum("nij,nj->ni", found.gram, mean)
+        pulled = np.linalg.solve(
+            np.eye(len(self.covariance)) + found.gram @ share, left[:, :, None]
+        )
+        return np.asarray(mean + (share @ pulled)[:, :, 0])
 
     def covariances(self, found: Evidence) -> Floats:
         """Return the posterior covariance of each delta, (n, dim, dim)."""
-        inside = np.eye(len(self.covariance)) + self.covariance @ found.gram / self.noise**2
-        left = np.linalg.solve(inside, np.broadcast_to(self.covariance, inside.shape))
-        return np.asarray(left)
+        _, covariance, error = self._prior(found)
+        inside = np.eye(len(self.covariance)) + covariance @ found.gram / self.noise**2
+        rest = np.linalg.inv(inside)
+        further = rest * error[..., None, :]
+        return np.asarray(rest @ covariance + further @ further.transpose(0, 2, 1))
 
     def errors(self, found: Evidence) -> Floats:
         """Return the posterior standard deviations of each delta's numbers, (n, dim)."""
@@ -106,7 +161,8 @@ class Responses:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
-        return {"covariance": self.covariance.tolist(), "noise": self.noise}
+        groups = {} if self.groups is None else {"groups": self.groups}
+        return {"covariance": self.covariance.tolist(), "noise": self.noise} | groups
 
     @classmethod
     def of(cls, said: dict[str, Any] | None) -> "Responses | None":
@@ -114,7 +170,8 @@ class Responses:
         if said is None:
             return None
         covariance = np.array(said["covariance"], np.float64)
-        return cls(covariance, said["noise"]) if covariance.any() and said["noise"] > 0 else None
+        is_said = covariance.any() and said["noise"] > 0
+        return cls(covariance, said["noise"], said.get("groups")) if is_said else None
 
 
 def less_responses(rows: AlignedRounds, known: Predictor) -> AlignedRounds:
@@ -129,48 +186,83 @@ def less_responses(rows: AlignedRounds, known: Predictor) -> AlignedRounds:
     return replace(rows, y=np.where(rows.number > 0, rows.y - added, 0.0))
 
 
+class _Level(NamedTuple):
+    """Trajectories at one step of EM, or groups of these."""
+
+    covariance: Floats  # of their thetas about what is above them
+    precision: Floats  # (n, dim, dim): of what each alone says of the theta above
+    second: Floats  # (dim, dim): sum of (theta - that above)(theta - that above)'
+    mean: Floats  # (n, dim): of theta
+    doubt: Floats  # (n, dim, dim): its covariance
+
+
 class _Sweep(NamedTuple):
-    """One step of EM: what a covariance and a noise say of the trajectories."""
+    """One step of EM: what covariances and a noise say of trajectories, and of their groups."""
 
     cost: float  # -log likelihood, but for a constant
-    shift: Floats  # (dim,): how far the mean of theta + delta is from theta
-    precision: Floats  # (n, dim, dim): of each trajectory's own estimate of delta
-    second: Floats  # (dim, dim): mean of (delta - shift)(delta - shift)'
+    shift: Floats  # (dim,): how far the mean of all is from theta
     noise2: float
+    levels: list[_Level]
 
 
-def _sweep(found: Evidence, covariance: Floats, noise2: float, *, shifts: bool) -> _Sweep:
-    """Return the step (docs/model.md (15.2))."""
-    dim, n_rows = len(covariance), float(found.n_rows.sum())
-    inside = np.eye(dim) + found.gram @ (covariance / noise2)
-    both = np.concatenate([found.gram, found.product[:, :, None]], axis=2)
-    solved = np.linalg.solve(inside, both) / noise2
-    precision, pulled = solved[:, :, :dim], solved[:, :, dim]
-    shift = np.zeros(dim)
+def _sweep(
+    found: Evidence,
+    covariances: Sequence[Floats],
+    noise2: float,
+    places: Sequence[Ints],
+    *,
+    shifts: bool,
+) -> _Sweep:
+    """Return the step (docs/model.md (15.2)).
+
+    A group is to its trajectories what one of these is to its rows. `places` has of each trajectory
+    its group, and of each group, as of each trajectory without any, 0: all.
+    """
+    n_rows, dim = float(found.n_rows.sum()), found.product.shape[1]
+    gram, product = found.gram / noise2, found.product / noise2
+    cost = n_rows * np.log(noise2) + float(found.square.sum()) / noise2
+    alone = []
+    for covariance, place in zip(covariances, places, strict=True):
+        inside = np.eye(dim) + gram @ covariance
+        both = np.concatenate([gram, product[:, :, None]], axis=2)
+        solved = np.linalg.solve(inside, both)
+        precision, pulled = solved[:, :, :dim], solved[:, :, dim]
+        cost += float(np.linalg.slogdet(inside)[1].sum())
+        cost -= float(np.sum((product @ covariance) * pulled))
+        alone.append((covariance, place, precision, pulled))
+        order = np.argsort(place, kind="stable")
+        starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+        gram, product = (np.add.reduceat(x[order], starts, axis=0) for x in (precision, pulled))
+    mean, doubt = np.zeros((1, dim)), np.zeros((1, dim, dim))
     if shifts:
-        total = precision.sum(axis=0)
-        total += 1e-9 * np.trace(total) / dim * np.eye(dim)
-        shift = np.linalg.solve(total, pulled.sum(axis=0))
-    along = found.gram @ shift
-    product = found.product - along
-    square = found.square - (found.product + product) @ shift
-    mean = (pulled - precision @ shift) @ covariance
-    explained = np.einsum("ij,ij->i", product, mean)
-    log_det = np.linalg.slogdet(inside)[1].sum()
-    cost = 0.5 * (log_det + n_rows * np.log(noise2) + (square - explained).sum() / noise2)
-    kept = covariance - covariance @ precision @ covariance
-    second = kept + mean[:, :, None] * mean[:, None, :]
-    left = square - 2.0 * explained + np.einsum("nij,nij->n", found.gram, second)
-    return _Sweep(float(cost), shift, precision, second.mean(axis=0), float(left.sum() / n_rows))
+        gram = gram + 1e-9 * np.trace(gram[0]) / dim * np.eye(dim)
+        doubt = np.linalg.inv(gram)
+        mean = np.einsum("nij,nj->ni", doubt, product)
+        cost += float(np.linalg.slogdet(gram[0])[1] - np.sum(product * mean))
+    shift = mean[0]
+    levels: list[_Level] = []
+    for covariance, place, precision, pulled in reversed(alone):
+        mean, doubt = mean[place], doubt[place]
+        pull = covariance @ precision
+        rest = np.eye(dim) - pull
+        own = (pulled - np.einsum("nij,nj->ni", precision, mean)) @ covariance
+        kept, further = rest @ covariance, pull @ doubt @ pull.transpose(0, 2, 1)
+        second = (kept + further).sum(axis=0) + own.T @ own
+        mean, doubt = mean + own, kept + rest @ doubt @ rest.transpose(0, 2, 1)
+        levels.insert(0, _Level(covariance, precision, second, mean, doubt))
+    left = found.square - 2.0 * np.einsum("ni,ni->n", found.product, mean)
+    square = doubt + mean[:, :, None] * mean[:, None, :]
+    left += np.einsum("nij,nij->n", found.gram, square)
+    return _Sweep(0.5 * cost, shift, float(left.sum() / n_rows), levels)
 
 
 class ResponseSpread(NamedTuple):
-    """What a fit says of own responses."""
+    """What a fit says of own responses, and of groups where these differ."""
 
     responses: Responses
     shift: Floats  # (dim,)
-    error: Floats  # (dim,): standard errors of the variances, the diagonal of the covariance
-    gain: float  # nats by which this is likelier than that all are alike
+    errors: list[Floats]  # (2, dim): standard errors of the variances, also if these were 0
+    gains: list[float]  # nats by which this is likelier than that all, or all groups, are alike
 
     def about_mean(self, found: "Posterior") -> tuple["Posterior", Self]:
         """Return the posterior whose theta is the mean of all trajectories', and this about it."""
@@ -179,74 +271,139 @@ class ResponseSpread(NamedTuple):
         norm = float(np.linalg.norm(theta[: found.n_features]))
         if not self.shift.any() or not norm > 0:
             return found, self
-        own = replace(self.responses, covariance=self.responses.covariance / norm**2)
-        new = self._replace(responses=own, error=self.error / norm**2)
+        errors = [error / norm**2 for error in self.errors]
+        new = self._replace(responses=self.responses.divided(norm), errors=errors)
         return replace(found, theta=theta / norm, weights=found.weights * norm), new
 
     def to_json(self) -> dict[str, Any]:
-        """Return what an estimate says: the spread of each number of theta, with its interval.
-
-        Variances that are clearly above 0 are taken for those of so many normal numbers that their
-        standard errors are these; a few trajectories' spread has a long tail.
-        """
-        from scipy.special import chdtri  # what only fits need
-
-        variance, reach = np.diag(self.responses.covariance), QUANTILE * self.error
-        bounds = np.stack([variance - reach, variance + reach], axis=1)
-        clear = bounds[:, 0] > 0.0
-        free = 2.0 * (variance[clear] / np.maximum(self.error[clear], TINY)) ** 2
-        bounds[clear] = (free * variance[clear] / chdtri(free, [[0.025], [0.975]])).T
-        bounds = np.sqrt(np.maximum(bounds, 0.0))
-        spread = np.sqrt(variance).tolist()
-        said = {"spread": spread, "intervals": bounds.tolist(), "gain": self.gain}
-        return self.responses.to_json() | said
+        """Return what an estimate says: the spread of each number of theta, with its interval."""
+        own, groups = self.responses, self.responses.groups
+        said = own.to_json() | _spread(own.covariance, self.errors[0]) | {"gain": self.gains[0]}
+        if groups is not None:
+            between = _spread(np.array(groups["covariance"]), self.errors[1])
+            said["groups"] = groups | between | {"gain": self.gains[1]}
+        return said
 
 
-def spread_of(found: Evidence, *, shifts: bool) -> ResponseSpread | None:
+def _spread(covariance: Floats, error: Floats) -> dict[str, Any]:
+    """Return the roots of the variances, and their intervals.
+
+    Variances that are clearly above 0, by errors of variances of 0, are taken for those of so many
+    normal numbers that these are their errors; a few trajectories' spread has a long tail.
+    """
+    from scipy.special import chdtri  # what only fits need
+
+    variance, reach = np.diag(covariance), QUANTILE * error
+    bounds = np.stack([variance - reach[0], variance + reach[0]], axis=1)
+    clear = variance > reach[1]
+    free = 2.0 * (variance[clear] / np.maximum(error[0, clear], TINY)) ** 2
+    bounds[clear] = (free * variance[clear] / chdtri(free, [[0.025], [0.975]])).T
+    bounds = np.sqrt(np.maximum(bounds, 0.0))
+    return {"spread": np.sqrt(variance).tolist(), "intervals": bounds.tolist()}
+
+
+@dataclass(frozen=True)
+class _Likelihood:
+    """What rows say of covariances, those of groups last, and of noise."""
+
+    found: Evidence
+    places: list[Ints]
+    shifts: bool
+
+    @classmethod
+    def of(cls, found: Evidence, shifts: bool, names: Sequence[str] = ()) -> Self:
+        """Return that of trajectories, which may be of groups of these names."""
+        together = np.zeros(len(set(names)) or len(found.n_rows), np.int64)
+        of_groups = [np.unique(names, return_inverse=True)[1]] if len(names) else []
+        return cls(found, [*of_groups, together], shifts)
+
+    @property
+    def mean_square(self) -> float:
+        """Of the errors."""
+        found = float(self.found.square.sum() / self.found.n_rows.sum())
+        return max(found, float(np.finfo(float).tiny))
+
+    def step(self, covariances: Sequence[Floats], noise2: float) -> _Sweep:
+        """Return the step at these, but for a noise of nothing."""
+        noise2 = max(noise2, TINY * self.mean_square)
+        return _sweep(self.found, covariances, noise2, self.places, shifts=self.shifts)
+
+    def with_noise(self, covariances: Sequence[Floats]) -> _Sweep:
+        """Return the step at these covariances, after three steps of the noise alone."""
+        step = self.step(covariances, self.mean_square)
+        for _ in range(3):
+            step = self.step(covariances, step.noise2)
+        return step
+
+    def likeliest(self, priors: Sequence[Floats], noise2: float) -> _Sweep:
+        """Return the end of EM from these covariances; the first counts as some trajectories."""
+        step, weights = self.step(priors, noise2), (len(priors[0]) + PRIOR, 0)
+        for _ in range(SWEEPS if priors[0].any() else 0):
+            before = step.cost
+            covariances = [
+                (level.second + weight * prior) / (len(level.mean) + weight)
+                for level, prior, weight in zip(step.levels, priors, weights, strict=False)
+            ]
+            step = self.step(covariances, step.noise2)
+            if 0.0 <= before - step.cost < STILL:
+                break
+        return step
+
+
+def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> ResponseSpread | None:
     """Return how responses differ, from the likelihood of all pairs of covariance and noise.
 
     It is that of equal spreads of all features, as units of these are equal, and from there that of
-    any covariance. With `shifts` the mean may be another than theta. None from a few trajectories.
+    any covariance. With `shifts` the mean may be another than theta. With `by` (see `group_of`)
+    groups have means of their own, where these are likelier. None from a few trajectories.
     """
-    found = found.with_most_rows(MOST)
-    n, dim = found.product.shape
-    if n < FEWEST:
+    every, found = found, found.with_most_rows(MOST)
+    if len(found.n_rows) < FEWEST:
         return None
     size = np.einsum("nii->i", found.gram)
-    mean_square = max(float(found.square.sum() / found.n_rows.sum()), float(np.finfo(float).tiny))
     unit = np.diag(size.mean() / np.maximum(size, 1e-9 * size.mean())) if size.any() else None
     if unit is None:
         return None
-    steps = [_with_noise(found, tau**2 * unit, mean_square, shifts=shifts) for tau in SPREADS]
-    best = int(np.argmin([step.cost for step, _ in steps]))
-    (step, noise2), alike = steps[best], steps[0][0].cost
-    covariance = prior = SPREADS[best] ** 2 * unit
-    weight = dim + PRIOR
-    for _ in range(SWEEPS if best else 0):
-        before = step.cost
-        covariance = (n * step.second + weight * prior) / (n + weight)
-        noise2 = max(step.noise2, TINY * mean_square)
-        step = _sweep(found, covariance, noise2, shifts=shifts)
-        if 0.0 <= before - step.cost < STILL:
-            break
-    responses = Responses(covariance, float(np.sqrt(noise2)))
-    return ResponseSpread(responses, step.shift, _errors(step.precision), alike - step.cost)
+    alike = _Likelihood.of(found, shifts)
+    steps = [alike.with_noise([tau**2 * unit]) for tau in SPREADS]
+    best = int(np.argmin([step.cost for step in steps]))
+    whole, noise2 = SPREADS[best] ** 2 * unit, steps[best].noise2
+    step, groups = alike.likeliest([whole], noise2), None
+    gains = [steps[0].cost - step.cost]
+    names = [group_of(key, by) for key in found.keys] if by and best else []
+    if by and FEWEST_GROUPS <= len(set(names)) < len(names):
+        split = _Likelihood.of(found, shifts, names)
+        starts = [[whole * (1.0 - share), whole * share] for share in SHARES]
+        costs = [split.step(start, noise2).cost for start in starts]
+        new = split.likeliest(starts[int(np.argmin(costs))], noise2)
+        likelier = step.cost - new.cost
+        if likelier > LIKELIER * len(whole):
+            step, gains = new, [gains[0] + likelier, likelier]
+            groups = _means(every, by, step, shifts)
+    own, *_ = step.levels
+    errors = [_errors(level.precision, level.covariance) for level in step.levels]
+    errors[0][1] = errors[0][0]  # a band of a theta lacks the error of everybody's: be slow
+    responses = Responses(own.covariance, float(np.sqrt(step.noise2)), groups)
+    return ResponseSpread(responses, step.shift, errors, gains)
 
 
-def _with_noise(
-    found: Evidence, covariance: Floats, noise2: float, *, shifts: bool
-) -> tuple[_Sweep, float]:
-    """Return the step at a covariance, and the noise variance, after three steps of that alone."""
-    least, step = TINY * noise2, _sweep(found, covariance, noise2, shifts=shifts)
-    for _ in range(3):
-        noise2 = max(step.noise2, least)
-        step = _sweep(found, covariance, noise2, shifts=shifts)
-    return step, noise2
+def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, Any]:
+    """Return the means of the groups with most rows, from all trajectories."""
+    names = [group_of(key, by) for key in found.keys]
+    every = _Likelihood.of(found, shifts, names)
+    all_of = every.step([level.covariance for level in step.levels], step.noise2).levels[1]
+    n_rows = np.bincount(every.places[0], weights=found.n_rows)
+    most = np.argsort(-n_rows, kind="stable")[:MOST_GROUPS].tolist()
+    known, variances = sorted(set(names)), np.einsum("nii->ni", all_of.doubt)
+    means = {known[i]: (all_of.mean[i] - step.shift).tolist() for i in most}
+    errors = {known[i]: np.sqrt(np.maximum(variances[i], 0.0)).tolist() for i in most}
+    covariance = all_of.covariance.tolist()
+    return {"by": by, "covariance": covariance, "means": means, "errors": errors}
 
 
-def _errors(precision: Floats) -> Floats:
+def _errors(precision: Floats, covariance: Floats) -> Floats:
     """Return the standard errors of the variances, by the information on all of the covariance."""
-    dim = precision.shape[1]
+    n, dim = precision.shape[:2]
     flat = precision.reshape(len(precision), -1)
     both = (flat.T @ flat).reshape(dim, dim, dim, dim).transpose(0, 2, 1, 3).reshape(dim**2, -1)
     rows, columns = np.triu_indices(dim)
@@ -254,4 +411,7 @@ def _errors(precision: Floats) -> Floats:
     pairs[rows * dim + columns, range(len(rows))] = 1.0
     pairs[columns * dim + rows, range(len(rows))] = 1.0
     inverse = np.linalg.pinv(0.5 * pairs.T @ both @ pairs, hermitian=True)
-    return np.asarray(np.sqrt(np.maximum(np.diag(inverse)[rows == columns], 0.0)))
+    squares = np.diag(inverse)[rows == columns] * n / (n - 1)  # one tells the mean
+    error = np.sqrt(np.maximum(squares, 0.0))
+    unknown = 1.0 - np.einsum("ij,nji->i", covariance, precision) / n
+    return np.stack([error, error * unknown])

@@ -23,6 +23,7 @@ WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
 SURE = 5.0  # standard errors of that ratio under normal noise
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 _ARRAYS = ("lag_weights", "theta", "effects")
+_OWN = ("covariance", "noise", "groups")
 FEWEST_BETTER = 4  # rows, for the guard
 
 
@@ -80,7 +81,7 @@ class Predictor:
             estimate.form or "shared",
             estimate.forms or {},
             estimate.diagnostics.get("stands_out", True),
-            estimate.own and {name: estimate.own[name] for name in ("covariance", "noise")},
+            estimate.own and {name: estimate.own[name] for name in _OWN if name in estimate.own},
             has_sets=estimate.no_gain != FEW,
         )
 

@@ -23,16 +23,13 @@ def spread_in_words(own: dict[str, Any], theta: Sequence[float], names: Sequence
 
     `names` are those of the features; one without a name is called by its number.
     """
-    low, high = np.array(own["intervals"]).T
-    if clear := differing(own):
-        said = []
-        for i in clear[:MOST_NAMED]:
-            name = names[i] if i < len(names) else f"feature {i}"
-            said.append(f"in what {name} does {_by(own['spread'][i], low[i], high[i], theta[i])}")
-        left = len(clear) - len(said)
-        said += [f"in {left} more feature{'s'[left == 1 :]}"] if left else []
-        return f"Trajectories differ {', and '.join(said)}."
-    most = float(np.linalg.norm(high))
+    if own.get("groups"):
+        of_groups = _where("Groups", own["groups"], theta, names)
+        within = spread_in_words({**own, "groups": None}, theta, names)
+        return f"{of_groups} Within groups: {within}"
+    if differing(own):
+        return _where("Trajectories", own, theta, names)
+    most = float(np.linalg.norm(np.array(own["intervals"])[:, 1]))
     bound = f"(by less than {most:.0%} of what works for all)"
     if most < NOTHING:
         return (
@@ -42,7 +39,19 @@ def spread_in_words(own: dict[str, Any], theta: Sequence[float], names: Sequence
     return f"Whether trajectories differ in what works for them is not known yet {bound}."
 
 
-def _by(spread: float, low: float, high: float, effect: float) -> str:
+def _where(who: str, spread: dict[str, Any], theta: Sequence[float], names: Sequence[str]) -> str:
+    said, differ = [], differing(spread)
+    for i in differ[:MOST_NAMED]:
+        name = names[i] if i < len(names) else f"feature {i}"
+        by = _by(spread["spread"][i], spread["intervals"][i], theta[i])
+        said.append(f"in what {name} does {by}")
+    left = len(differ) - len(said)
+    said += [f"in {left} more feature{'s'[left == 1 :]}"] if left else []
+    return f"{who} differ {', and '.join(said) or 'in what works for them'}."
+
+
+def _by(spread: float, ends: Sequence[float], effect: float) -> str:
+    low, high = ends
     size = abs(effect)
     if size < LEAST_EFFECT:
         return f"by {spread:.2g} ({low:.2g} to {high:.2g}), where all of theta is 1"

@@ -79,11 +79,6 @@ def simulate(
     return _played(agent, log, n_rounds, run_fit)
 
 
-def user_key(user: int) -> str:
-    """Return the key of a user's trajectory."""
-    return f"user-{user}"
-
-
 def simulate_users(
     algorithm: str | Agent,
     environment: UserEnvironment,
@@ -277,7 +272,7 @@ class _UserLog(_Played):
         """Return the agent with the response of the user who is next."""
         user = int(self.visits.user[self.n_played])
         if user not in self._own:
-            self._own[user] = agent.of(self._trajectory(user))
+            self._own[user] = agent.of(self.environment.key(user), self._trajectory(user))
         return self._own[user]
 
     def _decide(self, agent: Agent, contexts: Floats, signals: Floats) -> None:
@@ -286,7 +281,7 @@ class _UserLog(_Played):
         users, rounds = self.visits.user[rows].tolist(), self.visits.round[rows].tolist()
         numbers = range(first, stop + 1)
         draws = [
-            Draw(self.seed, user_key(user), round, number)
+            Draw(self.seed, self.environment.key(user), round, number)
             for user, round, number in zip(users, rounds, numbers, strict=True)
         ]
         arms = agent.choose_block(contexts, draws)
@@ -321,8 +316,9 @@ class _UserLog(_Played):
 
     def _observe(self, agent: Agent, reward: int) -> None:
         user, round = int(self.visits.user[reward]), int(self.visits.round[reward])
-        history = History(self.environment.world.dim, {user_key(user): self._trajectory(user)})
-        agent.observe(history, user_key(user), round, float(self.rewards[reward]))
+        key = self.environment.key(user)
+        history = History(self.environment.world.dim, {key: self._trajectory(user)})
+        agent.observe(history, key, round, float(self.rewards[reward]))
 
     def _trajectory(self, user: int) -> Trajectory:
         """Return what a user has played, and the rewards that have come in, as views."""
@@ -338,6 +334,6 @@ class _UserLog(_Played):
     def history(self) -> History:
         """Return all users who have begun, by key, and the rewards that have come in."""
         begun = np.unique(self.visits.user[: self.n_played]).tolist()
-        parts = {user_key(user): self._trajectory(user) for user in begun}
+        parts = {self.environment.key(user): self._trajectory(user) for user in begun}
         parts = dict(sorted(parts.items()))
         return History(self.environment.world.dim, parts, sets=self.sets)

@@ -108,7 +108,9 @@ class UserEnvironment:
     the users' thetas are from the world's: that of a user is the direction of theta + spread g,
     with g normal and E|g|^2 = 1. The angle between the two is about atan(spread). `levels` is the
     standard deviation of the users' levels, in units of reward: what all rewards of a user lie
-    above or below the others', whatever is chosen. Neither may be negative (ValueError).
+    above or below the others', whatever is chosen. With `groups` user i is of group i modulo so
+    many, about whose mean, theta + `between` g, users' thetas lie. None of the four may be
+    negative (ValueError).
     """
 
     def __init__(
@@ -118,11 +120,13 @@ class UserEnvironment:
         *,
         spread: float = 0.0,
         levels: float = 0.0,
+        groups: int = 0,
+        between: float = 0.0,
     ) -> None:
-        if not spread >= 0.0:
-            raise ValueError("spread must not be negative")
-        if not levels >= 0.0:
-            raise ValueError("levels must not be negative")
+        for name, value in (("spread", spread), ("levels", levels), ("between", between)):
+            if not value >= 0.0:
+                raise ValueError(f"{name} must not be negative")
+        self.groups, self.between = groups, between * bool(groups)
         self.levels = levels
         self.world = world
         self.visits = visits
@@ -134,12 +138,21 @@ class UserEnvironment:
         n_users, dim = len(self.visits.lengths), self.world.dim
         rng = np.random.default_rng(np.random.SeedSequence(self.world.seed, spawn_key=(_THETAS,)))
         drawn = self.world.theta + self.spread * rng.standard_normal((n_users, dim)) / np.sqrt(dim)
+        if self.between:
+            means = self.between * rng.standard_normal((self.groups, dim)) / np.sqrt(dim)
+            drawn = drawn + means[np.arange(n_users) % self.groups]
         return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+    def key(self, user: int) -> str:
+        """Return the key of a user's trajectory, after that of their group, if they are of one."""
+        key, n = f"user-{user}", self.groups
+        return f"{user % n}:{key}" if n else key
 
     def only(self, users: Sequence[int]) -> "UserEnvironment":
         """Return the same world with some of its users alone."""
         visits = self.visits.of(users)
-        return UserEnvironment(self.world, visits, spread=self.spread, levels=self.levels)
+        told = {"spread": self.spread, "levels": self.levels, "between": self.between}
+        return UserEnvironment(self.world, visits, groups=self.groups, **told)
 
     def contexts(self, first: int, last: int) -> Floats:
         """Return the contexts of all arms in rounds first..last of all users, (n, K, dim)."""
@@ -147,7 +160,7 @@ class UserEnvironment:
 
     def signals(self, contexts: Floats, first: int) -> Floats:
         """Compute <x, theta> of rounds first, first + 1, ..., (n, K, dim) -> (n, K)."""
-        if self.spread == 0.0:
+        if self.spread == self.between == 0.0:
             return self.world.signals(contexts)
         theta = self._thetas[self.visits.user[first - 1 : first - 1 + len(contexts)]]
         out = contexts[..., 0] * theta[:, :1]

@@ -51,7 +51,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
         agent = build_agent(session, reader.agent_state(session.key))
         row = reader.trajectory((*session.key, trajectory))
         now = service.writer.clock()
-        agent, _ = own_agent(lambda: reader, session, agent, row, now)
+        agent, _ = own_agent(lambda: reader, session, agent, trajectory, row, now)
         round = 1 if row is None else row.n_rounds + 1
         position = session.n_rounds + 1
         draw = timeline_of(session).draw(session, trajectory, round, position, now)

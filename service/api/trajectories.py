@@ -6,7 +6,7 @@ import numpy as np
 from fastapi import Query, Request, Response
 
 from clients.sdk.answers import OneTrajectoryAnswer, TrajectoryAnswer
-from lhb_engine.posterior.own_responses import QUANTILE
+from lhb_engine.posterior.own_responses import QUANTILE, group_of
 from lhb_engine.posterior.spread_in_words import differing
 from service.api.answer_models import LIMIT, page, page_of, timestamp
 from service.api.routes import SESSION, Routes, read_session
@@ -139,8 +139,8 @@ def _one(reader: Reader, session: SessionRow, key: str, now: float) -> dict[str,
 def _known_of(
     reader: Reader, session: SessionRow, row: TrajectoryRow, estimate: dict[str, Any], now: float
 ) -> dict[str, Any]:
-    """Return the members `own` and `level` of `OneTrajectoryAnswer`."""
-    known: dict[str, Any] = {"own": None, "level": None}
+    """Return the members `own`, `level` and `group` of `OneTrajectoryAnswer`."""
+    known: dict[str, Any] = {"own": None, "level": None, "group": None}
     if not (estimate.get("own") or estimate.get("levels")):
         return known
     agent = build_agent(session, reader.agent_state(session.key))
@@ -152,17 +152,28 @@ def _known_of(
             last = closed if is_by_time else row.measured_through
             first = agent.stretches.of(np.array([max(1, last)]))[0][0]
         past = last_rounds(reader, session, row.key, first, closed)
-    own, levels = agent.response(past), estimate.get("levels")
+    own, levels = agent.response(row.key, past), estimate.get("levels")
     if own is not None:
         theta, error = own
         ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1).tolist()
         intervals = ends if differing(estimate["own"]) else None
         known["own"] = {"values": theta.tolist(), "intervals": intervals}
-    level = levels and agent.level(past, levels["spread"])
+        known["group"] = _group(row.key, estimate)
+    level = levels and agent.level(row.key, past, levels["spread"])
     if level:
         value, reach = level[0], QUANTILE * level[1]
         known["level"] = {"value": value, "interval": [value - reach, value + reach]}
     return known
+
+
+def _group(key: str, estimate: dict[str, Any]) -> dict[str, Any] | None:
+    known = estimate["own"].get("groups")
+    name = known and group_of(key, known["by"])
+    if not known or name not in known["means"]:
+        return None
+    theta = np.add(estimate["theta"], known["means"][name])
+    ends = theta[:, None] + np.multiply.outer(known["errors"][name], (-QUANTILE, QUANTILE))
+    return {"name": name, "values": theta.tolist(), "intervals": ends.tolist()}
 
 
 @router.serve("DELETE /trajectories/{key:text}", "Erase a trajectory", None, 204)

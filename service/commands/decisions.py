@@ -185,7 +185,9 @@ class Decide(SessionCommand[Taken | Blocked]):
             fill_repetition(names, contexts, trajectory.lately)
         own_theta, by = None, agent
         if contexts is not None and agent.has_responses:
-            by, own_theta = own_agent(lambda: uow.stored, session, agent, trajectory, uow.now)
+            by, own_theta = own_agent(
+                lambda: uow.stored, session, agent, self.trajectory, trajectory, uow.now
+            )
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         session.count_decision(trajectory, at)
         begun = timeline.begun_by(session.n_rounds, at)

@@ -1,6 +1,7 @@
 """A trajectory's own theta, where trajectories have responses of their own (docs/model.md 15).
 
-A trajectory's row keeps it with the number of the estimate that it is by. It is worked out again,
+A trajectory without rewards has that of its group, where groups differ. Of another, the row keeps
+its theta with the number of the estimate that it is by. It is worked out again,
 from the trajectory's last rounds, at the first decision after a fit was installed, or after one of
 the trajectory's rewards came or was corrected, or a decision of it was void, or fell into a slot
 that is measured; and, where time closes rounds, after a round of it has closed.
@@ -29,6 +30,7 @@ def own_agent(
     read: Callable[[], Reader],
     session: SessionRow,
     agent: Agent,
+    key: str,
     trajectory: TrajectoryRow | None,
     now: float,
 ) -> tuple[Agent, bytes | None]:
@@ -36,22 +38,27 @@ def own_agent(
 
     These are None where everybody's theta decides. The trajectory's row keeps what was worked out.
     """
-    if not (agent.has_responses and session.estimate and trajectory and trajectory.n_rounds):
+    if not (agent.responses_differ and session.estimate):
         return agent, None
-    if not (trajectory.n_measurements or closing_of(session).is_by_time):
-        return agent, None
+    is_begun = trajectory is not None and trajectory.n_rounds > 0
+    if not (
+        trajectory and is_begun and (trajectory.n_measurements or closing_of(session).is_by_time)
+    ):
+        return _with_bytes(agent, agent.of(key, None))
     if not _is_current(session, trajectory.own, now):
-        if agent.response(None) is None:  # all are alike
-            return agent, None
         reader, first = read(), first_of_last(session, trajectory)
         closed, following = closed_rounds(reader, session, trajectory, now)
-        past = last_rounds(reader, session, trajectory.key, first, closed)
-        own = agent if past is None else agent.of(past)
-        theta = b"" if own is agent or own.theta is None else own.theta.tobytes()
+        own = agent.of(key, last_rounds(reader, session, key, first, closed))
+        theta = _with_bytes(agent, own)[1] or b""
         trajectory.own = HEAD.pack(session.estimate, following) + theta
     assert trajectory.own is not None
     theta = trajectory.own[HEAD.size :]
     return (agent.responding(np.frombuffer(theta)), theta) if theta else (agent, None)
+
+
+def _with_bytes(agent: Agent, own: Agent) -> tuple[Agent, bytes | None]:
+    """Return an agent that decides for a trajectory, and its theta where that is its own."""
+    return own, None if own is agent or own.theta is None else own.theta.tobytes()
 
 
 def _is_current(session: SessionRow, kept: bytes | None, now: float) -> bool:

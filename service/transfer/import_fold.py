@@ -215,8 +215,14 @@ class ImportFold:
         fits = sizes == [sum(groups), len(groups), len(groups)]
         check(fits, "estimate.effects", "not those of the session's covariates")
         responses = found.get("own") or {"covariance": [[0.0] * dim] * dim}
-        sizes = [len(one) for one in responses["covariance"]]
-        check(sizes == [dim] * dim, "estimate.own", "not of this dim")
+        groups_of = responses.get("groups", {"covariance": [], "means": {}, "errors": {}})
+        means, errors = groups_of["means"], groups_of["errors"]
+        sizes = [len(one) for one in (*responses["covariance"], *groups_of["covariance"])]
+        sizes += [len(one) for one in (*means.values(), *errors.values())]
+        fits = len(responses["covariance"]) == dim and set(sizes) == {dim}
+        fits = fits and means.keys() == errors.keys()
+        fits = fits and len(groups_of["covariance"]) in (0, dim)
+        check(fits, "estimate.own", "not of this dim")
         shape, profiles = {self.agent.fitted_dim}, found.get("lag_profiles")
         own = found.get("form") not in (None, "shared")
         check((profiles is not None) == own, "estimate.lag_profiles", "not as its form")

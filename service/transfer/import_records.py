@@ -201,6 +201,18 @@ PARTS_OF_ESTIMATE = {
         spread=list[Number],
         intervals=list[Bounds],
         gain=WideNumber,
+        groups=NotRequired[
+            _record(
+                "groups",
+                by=Text,
+                covariance=list[list[Number]],
+                means=dict[str, list[Number]],
+                errors=dict[str, list[Number]],
+                spread=list[Number],
+                intervals=list[Bounds],
+                gain=WideNumber,
+            )
+        ],
     ),
     "forms": dict[LagForm, FORM],
     "form": LagForm,

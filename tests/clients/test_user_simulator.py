@@ -19,7 +19,6 @@ from clients.user_simulator import (
     users_over_http,
 )
 from lhb import Client
-from lhb_engine.simulation.play import user_key
 from lhb_engine.simulation.users import Transport
 from tests.examples import repeats
 
@@ -62,10 +61,10 @@ def test_what_many_clients_deliver_is_stored_once(url: str) -> None:
         for user in np.unique(visits.user).tolist():
             rows = np.flatnonzero(visits.user == user).tolist()
             expected = [log.rewards[row] if row in come else None for row in rows]
-            stored = list(session.rounds(trajectory=user_key(user)))
+            stored = list(session.rounds(trajectory=log.users.key(user)))
             assert [item["reward"] for item in stored] == expected
             assert [item["arm"] for item in stored] == [log.arms[row] for row in rows]
-            assert missing[user_key(user)] == expected.count(None)
+            assert missing[log.users.key(user)] == expected.count(None)
         session.delete()
 
 

@@ -64,9 +64,9 @@ def test_no_level_is_said_by_a_prediction_with_other_columns():
     known = agent(levels=True, trend=True)
     known.install(known.fit(past))
     part = next(iter(past.trajectories.values()))
-    assert known.level(part, SPREAD) is not None
+    assert known.level("", part, SPREAD) is not None
     options = make_agent("anytime", dim=DIM, horizon=HORIZON, levels=True).options
-    assert Anytime.from_state(DIM, HORIZON, options, known.state()).level(part, SPREAD) is None
+    assert Anytime.from_state(DIM, HORIZON, options, known.state()).level("", part, SPREAD) is None
 
 
 def test_where_levels_do_not_differ_nothing_is_lost():

@@ -61,7 +61,7 @@ def test_the_step_is_that_of_dense_algebra(rho: float, levels: int, errors: Floa
     root = np.array([[0.4, 0.0, 0.0], [0.2, 0.3, 0.0], [0.0, 0.1, 0.5]])
     covariance, noise2 = root @ root.T, 0.2
     found = Evidence.of(rows, known, DIM)
-    step = _sweep(found, covariance, noise2, shifts=True)
+    step = _sweep(found, [covariance], noise2, [np.zeros(4, np.int64)], shifts=True)
     cost, normal, right, blocks = 0.0, np.zeros((DIM, DIM)), np.zeros(DIM), []
     for part in history.trajectories.values():
         carried = np.stack([np.convolve(x, WEIGHTS)[:6] for x in part.contexts.T], axis=1)
@@ -71,6 +71,7 @@ def test_the_step_is_that_of_dense_algebra(rho: float, levels: int, errors: Floa
         normal += carried.T @ blocks[-1][2] @ carried
         right += carried.T @ blocks[-1][2] @ left
         cost += 0.5 * (np.linalg.slogdet(whole)[1] - np.linalg.slogdet(errors)[1])
+    cost += 0.5 * np.linalg.slogdet(normal + 1e-9 * np.trace(normal) / DIM * np.eye(DIM))[1]
     shift = np.linalg.solve(normal, right)
     lefts = [left - carried @ shift for carried, left, _ in blocks]
     cost += 0.5 * sum(e @ inverse @ e for e, (*_, inverse) in zip(lefts, blocks, strict=True))
@@ -79,6 +80,46 @@ def test_the_step_is_that_of_dense_algebra(rho: float, levels: int, errors: Floa
     deltas = Responses(covariance, noise2**0.5).deltas(found)
     for delta, (carried, left, inverse) in zip(deltas, blocks, strict=True):
         assert delta == pytest.approx(covariance @ carried.T @ inverse @ left, rel=1e-9)
+
+
+def test_groups_are_those_of_dense_algebra() -> None:
+    """Likelihood, means of groups and posterior means, and their errors, given all rows at once."""
+    history, _ = drawn(1, 6, 5, 0.5 * np.eye(DIM))
+    found = Evidence.of(align(history), KNOWN, DIM)
+    place, noise2 = np.array([0, 1, 0, 1, 2, 2]), 0.2
+    root = np.array([[0.4, 0.0, 0.0], [0.2, 0.3, 0.0], [0.0, 0.1, 0.5]])
+    own, between = root @ root.T, root.T @ root
+    step = _sweep(found, [own, between], noise2, [place, np.zeros(3, np.int64)], shifts=True)
+    parts = history.trajectories.values()
+    each = [
+        np.stack([np.convolve(x, WEIGHTS)[:5] for x in part.contexts.T], axis=1) for part in parts
+    ]
+    carried = np.concatenate(each)
+    left = np.concatenate([part.measurements.value for part in parts]) - 0.4 - carried @ THETA
+    to_own, to_groups = np.zeros((30, 6 * DIM)), np.zeros((30, 3 * DIM))
+    for i, rows in enumerate(each):
+        to_own[5 * i : 5 * i + 5, DIM * i : DIM * i + DIM] = rows
+        to_groups[5 * i : 5 * i + 5, DIM * place[i] : DIM * place[i] + DIM] = rows
+    users, groups = np.kron(np.eye(6), own), np.kron(np.eye(3), between)
+    whole = to_own @ users @ to_own.T + to_groups @ groups @ to_groups.T + noise2 * np.eye(30)
+    inverse = np.linalg.inv(whole)
+    normal = carried.T @ inverse @ carried
+    shift = np.linalg.solve(normal, carried.T @ inverse @ left)
+    rest = inverse @ (left - carried @ shift)
+    cost = np.linalg.slogdet(whole)[1] + np.linalg.slogdet(normal)[1] + left @ rest
+    assert step.shift == pytest.approx(shift, rel=1e-6)
+    assert step.cost == pytest.approx(0.5 * cost, rel=1e-9)
+    means = (groups @ to_groups.T @ rest).reshape(3, DIM)
+    assert step.levels[1].mean == pytest.approx(shift + means, rel=1e-6)
+    assert step.levels[0].mean == pytest.approx(
+        shift + means[place] + (users @ to_own.T @ rest).reshape(6, DIM), rel=1e-6
+    )
+    flat = carried @ carried.T * 1e6  # of a mean of which nothing is known
+    apart = np.kron(np.eye(3)[place], np.eye(DIM))
+    at = to_own @ users + to_groups @ groups @ apart.T + 1e6 * np.tile(carried, 6)
+    prior = users + apart @ groups @ apart.T + 1e6 * np.tile(np.eye(DIM), (6, 6))
+    doubt = prior - at.T @ np.linalg.solve(whole + flat, at)
+    assert step.levels[0].doubt[4] == pytest.approx(doubt[12:15, 12:15], rel=1e-3)
 
 
 def test_a_level_beside_an_own_response_is_that_of_dense_algebra() -> None:
@@ -95,9 +136,9 @@ def test_a_level_beside_an_own_response_is_that_of_dense_algebra() -> None:
     precise = np.linalg.inv(np.linalg.inv(prior) + both.T @ both / NOISE**2)
     left = part.measurements.value - 0.4 - carried @ THETA
     mean = precise @ both.T @ left / NOISE**2
-    said = agent.level(part, tau * NOISE)
+    said = agent.level("", part, tau * NOISE)
     assert said == pytest.approx((mean[3], precise[3, 3] ** 0.5), rel=1e-9)
-    theta, error = agent.response(part)
+    theta, error = agent.response("", part)
     assert theta == pytest.approx(THETA + mean[:3], rel=1e-9)
     assert error == pytest.approx(np.diag(precise)[:3] ** 0.5, rel=1e-9)
 
@@ -184,6 +225,50 @@ def test_intervals_hold(size: float, n_users: int) -> None:
         near.append(np.abs(own.deltas(found) - deltas) < 1.96 * error)
     assert 0.92 <= np.mean(inside) <= 0.98
     assert 0.93 <= np.mean(near) <= 0.97
+
+
+def in_groups(seed: int, apart: float) -> tuple[History, dict[str, Floats]]:
+    """Six groups of ten users, whose means are so far apart, and these means."""
+    history, _ = drawn(seed, 60, 20, 0.3 * np.eye(DIM))
+    rng, parts, means = np.random.default_rng(seed), {}, {}
+    for i, (name, part) in enumerate(history.trajectories.items()):
+        mean = means.setdefault(f"{i % 6}", apart * rng.standard_normal(DIM))
+        carried = np.stack([np.convolve(x, WEIGHTS)[:20] for x in part.contexts.T], axis=1)
+        values = part.measurements.value + carried @ mean
+        measured = replace(part.measurements, value=values)
+        parts[f"{i % 6}/{name}"] = replace(part, measurements=measured)
+    return replace(history, trajectories=parts), means
+
+
+def test_a_group_s_mean_is_found_and_a_new_trajectory_begins_with_it() -> None:
+    """One of a group that nobody knows begins with everybody's, of which less is known."""
+    history, means = in_groups(5, 0.5)
+    said = spread_of(Evidence.of(align(history), KNOWN, DIM), shifts=True, by="/")
+    assert said is not None
+    assert said.responses.groups is not None
+    json = said.to_json()
+    assert np.mean(json["spread"]) == pytest.approx(0.3, rel=0.2)
+    low, high = np.array(json["groups"]["intervals"]).T
+    assert (low < 0.5).all()
+    assert (high > 0.5).all()
+    assert json["groups"]["gain"] > 20
+    agent = make_agent("anytime", dim=DIM, horizon=3, own=True, groups="/")
+    agent.theta, agent.prediction = THETA, replace(KNOWN, own=said.responses.to_json())
+    for name, mean in means.items():
+        theta, error = agent.response(f"{name}/new", None)
+        assert theta == pytest.approx(THETA + json["groups"]["means"][name])
+        assert theta == pytest.approx(THETA - said.shift + mean, abs=0.4)
+        assert agent.of(f"{name}/new", None).theta.tolist() == theta.tolist()
+        assert (error > json["spread"]).all()
+    theta, further = agent.response("elsewhere/new", None)
+    assert theta.tolist() == THETA.tolist()
+    assert (further > 1.3 * error).all()
+
+
+def test_groups_that_do_not_differ_change_nothing() -> None:
+    found = Evidence.of(align(in_groups(6, 0.0)[0]), KNOWN, DIM)
+    told, alike = (spread_of(found, shifts=True, by=by) for by in ("/", None))
+    assert told.to_json() == alike.to_json()
 
 
 def test_few_trajectories_say_nothing() -> None:

@@ -10,7 +10,7 @@ from lhb_engine.agents.base import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.play import Simulation, simulate, simulate_users, user_key
+from lhb_engine.simulation.play import Simulation, simulate, simulate_users
 from lhb_engine.simulation.users import LENGTHS, Transport, UserEnvironment, Visits, user_lengths
 
 
@@ -112,7 +112,7 @@ def test_a_fit_knows_what_has_come_in_by_the_next_round() -> None:
     deliveries = transport.deliveries(env.visits.at, env.world.seed)
 
     rounds = zip(env.visits.user.tolist(), env.visits.round.tolist(), strict=True)
-    place = {(user_key(user), round): i for i, (user, round) in enumerate(rounds)}
+    place = {(env.key(user), round): i for i, (user, round) in enumerate(rounds)}
 
     def fit(agent: Agent, history: History) -> Estimate:
         assert history.window is not None

@@ -1,5 +1,6 @@
 """Trajectories with responses of their own: what decides is theirs, in both databases."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +41,8 @@ def over_store(tmp_path: Path, store: Store) -> ServiceHarness:  # noqa: F811
 class World:
     """Users who want different things; their rewards come at once."""
 
+    thetas: Mapping[str, np.ndarray] = THETAS
+
     def __init__(self, harness: ServiceHarness, url: str, **options: Any) -> None:
         self.harness, self.url, self.rng = harness, url, np.random.default_rng(5)
         body = {name: options.pop(name) for name in BY_TIME if name in options}
@@ -51,11 +54,11 @@ class World:
         self.harness.now += 1.0
         contexts = self.rng.standard_normal((4, DIM))
         decision = self.harness.decide(name, contexts=contexts)
-        return decision, float(contexts[decision.arm] @ THETAS[name])
+        return decision, float(contexts[decision.arm] @ self.thetas[name])
 
     def play(self, n: int) -> None:
         for i in range(n):
-            name = USERS[i % len(USERS)]
+            name = [*self.thetas][i % len(self.thetas)]
             decision, value = self.decide(name)
             value += self.levels.get(name, 0.0) + 0.05 * float(self.rng.standard_normal())
             self.reward(value, name, decision.round)
@@ -117,6 +120,48 @@ def test_each_is_decided_for_by_their_own_theta(
     assert again.own == last[0].own
 
 
+class InGroups(World):
+    """Three groups of four users, who want about what their group wants."""
+
+    thetas: Mapping[str, np.ndarray] = {
+        f"{name}:{user}": np.array([np.cos(angle + 0.02 * user), np.sin(angle + 0.02 * user)])
+        for name, angle in (("de", 0.0), ("fr", 0.7), ("it", 1.4))
+        for user in range(4)
+    }
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
+def test_a_new_trajectory_is_decided_for_as_its_group(
+    harness: ServiceHarness, database_url: str, tmp_path: Path
+) -> None:
+    """From its first decision on; replay and an imported copy agree to the bit."""
+    world = InGroups(harness, database_url, groups=":")
+    world.play(240)
+    new = {}
+    for name, angle in (("de", 0.0), ("fr", 0.7), ("it", 1.4)):
+        decision = harness.decide(f"{name}:new", contexts=np.eye(DIM))
+        new[name] = own = np.frombuffer(decision.own)
+        toward = np.array([np.cos(angle), np.sin(angle)])
+        assert own @ toward > 0.98 * np.linalg.norm(own), name
+        with harness.store.reader() as reader:
+            said = _one(reader, harness.session, f"{name}:new", harness.now)
+        assert said["group"]["name"] == name
+        assert said["group"]["values"] == said["own"]["values"] == own.tolist()
+        low, high = np.array(said["group"]["intervals"]).T
+        assert np.all((low < own) & (own < high) & (high - low < 0.4))
+    elsewhere = harness.decide("es:new", contexts=np.eye(DIM))
+    with harness.store.reader() as reader:
+        said = _one(reader, harness.session, "es:new", harness.now)
+        assert said["group"] is None
+        assert np.frombuffer(elsewhere.own).tolist() == said["everybody"]["values"]
+        content = b"".join(export_session(reader, harness.session))
+    assert world.differences() == []
+    harness.key = harness.import_file(tmp_path, content)[0].key
+    assert world.differences() == []
+    again = harness.decide("fr:newer", contexts=np.eye(DIM))
+    assert np.frombuffer(again.own).tolist() == new["fr"].tolist()
+
+
 @on_one_database
 def test_one_row_decides_until_something_is_new(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
@@ -155,7 +200,7 @@ def test_where_all_are_alike_no_round_is_read() -> None:
         TrajectoryRow("t", "s", "a", 1, 1, 1),
         cast("SessionRow", SimpleNamespace(estimate=3)),
     )
-    found = own_responses.own_agent(lambda: pytest.fail("read"), session, agent, row, 0.0)
+    found = own_responses.own_agent(lambda: pytest.fail("read"), session, agent, "a", row, 0.0)
     assert found == (agent, None)
 
 
@@ -247,7 +292,7 @@ def test_one_decision_a_slot_is_one_a_round(harness: ServiceHarness, database_ur
         agent = build_agent(harness.session, reader.agent_state(harness.key))
     given = b"".join(one.context for one in decisions)
     contexts = np.frombuffer(given).reshape(len(decisions), -1)
-    assert agent.of(Trajectory(contexts, values, int(values.first[0]))).theta.tobytes() == kept
+    assert agent.of("", Trajectory(contexts, values, int(values.first[0]))).theta.tobytes() == kept
 
 
 def joined_contexts(history: History, name: str) -> np.ndarray:

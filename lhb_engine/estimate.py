@@ -20,6 +20,8 @@ UNTOLD = {
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 GAIN_UNTOLD = UNTOLD | {
+    "trajectories_end": "Choices change how long trajectories last: what they earn in all is not "
+    "known.",
     "offers_follow": "What is offered follows from choices: what they earn over chance is not "
     "known.",
     "horizon_short": "Choices pay beyond the horizon: what they earn in all is not known.",

@@ -391,7 +391,8 @@ class LiftAnswer(TypedDict):
     """A session's agent beside its control group; without `lift`, `reason` says why.
 
     `verdict` says lift in a sentence. `groups_differ` says that the groups' sizes are hardly ever
-    drawn with the holdout's share: then something other than the draw decides who is measured.
+    drawn with the holdout's share: then something other than the draw decides who is measured;
+    or that choices change how often people come, and what a unit brought in all.
     `days_to_go` is how long `rounds_to_go` take at the pace of late; without `lift`, how long it
     is until there is one. `units` are what falls to the groups.
     """

@@ -193,7 +193,7 @@ class AnytimeFit:
             profiles, weights = weights, weights[:, : found.n_features] @ theta
         forms, left = self._other_forms(part.data, found, rho)
         drawn = candidates(found) if samples else None
-        earned = self._gain(found, theta, drawn, part.data, drawn_totals(left))
+        earned = self._gain(found, theta, drawn, part.data, drawn_totals(left), rho)
         paid = OWN_SPREAD if spread else self._few_lags or part.totals(left)
         return Estimate(
             "ok",
@@ -255,6 +255,7 @@ class AnytimeFit:
         drawn: Floats | None,
         data: FitData,
         totals: Floats,
+        rho: float,
     ) -> dict[str, Any] | str:
         """Return what choices earn by theta, or by the drawn directions in turn; or why not."""
         if self.options.own:
@@ -264,7 +265,8 @@ class AnytimeFit:
         if self._few_lags:
             return self._few_lags
         deciding = theta[None] if drawn is None else drawn
-        earned = gain(self.sets, theta, deciding, totals, self.options.epsilon, data.n_rows)
+        given = self.sets, theta, deciding, totals, self.options.epsilon, data.n_rows
+        earned = gain(*given, errors_last=rho > 0.0)
         if isinstance(earned, dict) and not found.stands_out:
             chance = earned["over_chance"]
             chance["low"] = min(chance["low"], 0.0)  # of what pays nothing is known

@@ -30,6 +30,7 @@ from lhb_engine.findings.check_series import (
     check_levels,
     check_series,
 )
+from lhb_engine.findings.check_stay import check_stay
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.covariate_effects import changing
@@ -120,9 +121,12 @@ def _of_rows(
         return (NOTHING,)
     rows = align(history)
     offers: tuple[Finding, ...] = ()
+    stay: tuple[Finding | Unchecked, ...] = ()
     if n_means and known is not None:
         means, theta = rows.covariates[:, 1 - n_means :], known.theta[: n_means - 1]
         offers = tuple(check_offers(rows, means, theta))
+    if n_means and history.latest_after is None:
+        stay = tuple(check_stay(history.trajectories, n_means, history.checked_window().last))
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
@@ -134,7 +138,7 @@ def _of_rows(
     shared = tuple(_of_shared(rows, n_means))
     if known is not None:
         rows, known = _said(rows, known)
-    return *said, *offers, *shared, *_all(rows, series, known, horizon, dim, history.sets)
+    return *said, *stay, *offers, *shared, *_all(rows, series, known, horizon, dim, history.sets)
 
 
 def _of_shared(rows: AlignedRounds, n_means: int) -> Iterator[Unchecked]:

@@ -11,9 +11,10 @@ from lhb_engine.history import Floats
 ENDS = (0.025, 0.975)  # of an interval
 # what intervals are wider than the draws, which understate what is not known, and on the upper side
 # more so: shrunk draws may agree on effects that are too small, and on choices that are wrong
-BELOW, ABOVE, LEFT_ABOVE = 1.3, 1.7, 2.5
-# of arms that never change: one that looked worse is hardly chosen again, and goes on looking worse
-FIXED_BELOW = 2.0
+BELOW, ABOVE, LEFT_ABOVE = 1.3, 1.4, 1.8
+# of arms that never change: one that looked worse is hardly chosen again, and goes on looking worse;
+# and of errors that last: weights explain some of them, so that their correlation is understated
+FAR_BELOW = 2.1
 # rows that the prior's width weighs as many as: it lets draws promise more than there is
 PRIOR_ROWS = 64.0
 FEW = f"Fewer than {LEAST} context sets of decisions with several arms are kept."
@@ -31,12 +32,15 @@ def gain(
     totals: Floats,
     epsilon: float,
     n_rows: int,
+    *,
+    errors_last: bool = False,
 ) -> dict[str, Any] | str:
     """Return what choices earn a round, as `Estimate.gain`; or why it is not known.
 
     `sets` are (K, dim) each. `theta` is the likeliest direction, `deciding` (n, dim) those that
     decisions take in turn, beside a share `epsilon` of uniform play. `totals` (n_draws, dim) are
-    draws of what an action pays by each feature, by a fit of `n_rows` rows.
+    draws of what an action pays by each feature, by a fit of `n_rows` rows; `errors_last` if it took
+    out autocorrelation.
     """
     if not are_enough(sets):
         return FEW
@@ -56,7 +60,7 @@ def gain(
         right += pays.argmax(axis=0) == (contexts @ theta).argmax()
     share = known / max(known + doubt * PRIOR_ROWS / n_rows, 1e-300)
     fixed, is_fixed = None, all(np.array_equal(contexts, sets[0]) for contexts in sets)
-    below = FIXED_BELOW if is_fixed else BELOW
+    below = FAR_BELOW if is_fixed or errors_last else BELOW
     if len({len(contexts) for contexts in sets}) == 1:
         best = (np.mean(sets, axis=0) @ totals.T).max(axis=0)
         fixed = _said(chosen / len(sets) - best, share, below)

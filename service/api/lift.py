@@ -8,14 +8,15 @@ background adds the rest.
 from math import ceil, inf, isfinite
 from typing import Any
 
+import numpy as np
 from fastapi import Query
 
 from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise
+from lhb_engine.evaluation.lift import MIN_TRAJECTORIES, GroupSums, Lift, are_drawn_otherwise
 from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
-from service.lift.exact import nearest
+from service.lift.exact import fraction, nearest
 from service.lift.steps import sums_so_far
 from service.lift.sums import DAY, GROUPS, LiftSums
 from service.lift.units import TRAJECTORIES, units_in_words
@@ -30,6 +31,7 @@ NO_PAST = (
     " What they differ by is taken away by what each earned before the trial: append that log "
     "before the first decision (history), or begin as a shadow."
 )
+UNLIKE = 5.0  # standard errors of a difference of groups' rounds
 LARGE = 0.4  # share of control, beyond which a larger one adds little
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
@@ -170,15 +172,32 @@ def _what_decides(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
 
 
 def _differ(sums: LiftSums, share: float) -> str | None:
-    agent, control = (sums.groups[name].n_trajectories for name in GROUPS)
-    if not are_drawn_otherwise(agent, control, share):
+    agent, control = (sums.groups[name] for name in GROUPS)
+    units = agent.n_trajectories + control.n_trajectories
+    if are_drawn_otherwise(agent.n_trajectories, control.n_trajectories, share):
+        return (
+            f"Of {units} measured units {control.n_trajectories} are control's, where a share of "
+            f"{share:g} was drawn: about {share * units:.0f}. Something other than the draw "
+            "decides who is measured, so lift may not be the agent's doing."
+        )
+    rounds, rewards, errors = np.array([_of_a_unit(one) for one in (agent, control)]).T
+    if abs(rounds[0] - rounds[1]) <= UNLIKE * np.hypot(*errors):
         return None
-    units = agent + control
     return (
-        f"Of {units} measured units {control} are control's, where a share of {share:g} was drawn: "
-        f"about {share * units:.0f}. Something other than the draw decides who is measured, so "
-        "lift may not be the agent's doing."
+        f"A unit of the agent has {rounds[0]:.3g} measured rounds, one of control {rounds[1]:.3g}: "
+        "choices change how often people come, so a difference a round is not all that choices do. "
+        f"In all a unit brought {rewards[0]:.4g} with the agent, and {rewards[1]:.4g} with control."
     )
+
+
+def _of_a_unit(sums: GroupSums) -> tuple[float, float, float]:
+    """Return a unit's mean rounds and rewards, and the error of the former, infinite if unknown."""
+    n = sums.n_trajectories
+    if n < MIN_TRAJECTORIES:
+        return 0.0, 0.0, np.inf
+    rounds, rewards = (nearest(one) / n for one in sums.totals[:2])
+    square = float(fraction(sums.products[0, 0], 2)) / n
+    return rounds, rewards, float(np.sqrt(max(square - rounds**2, 0.0) / n))
 
 
 def _group(sums: GroupSums) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent
-from lhb_engine.posterior.gain import ABOVE, BELOW, FEW, FIXED_BELOW, LEFT_ABOVE, PRIOR_ROWS, gain
+from lhb_engine.posterior.gain import ABOVE, BELOW, FAR_BELOW, FEW, LEFT_ABOVE, PRIOR_ROWS, gain
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 
@@ -68,7 +68,7 @@ def test_arms_that_never_change_need_more_to_be_told_apart() -> None:
     alike = gain([np.eye(2)] * 4, np.array([1.0, 0.0]), np.eye(2)[:1], draws, 0.0, 10**9)
     assert isinstance(alike, dict)
     one = alike["over_chance"]
-    assert one["value"] - one["low"] == pytest.approx(FIXED_BELOW * 0.475 * 0.5)
+    assert one["value"] - one["low"] == pytest.approx(FAR_BELOW * 0.475 * 0.5)
 
 
 def test_values_are_less_where_the_prior_weighs() -> None:

@@ -3,9 +3,13 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
+from service.api.lift import _differ
 from service.base.recurring import Intervals
+from service.lift.exact import exact
+from service.lift.sums import NO_ROW, NO_SUMS, LiftSums, row_of
 from service.session.records import LiftSumsRow
 from tests.service.conftest import Client, Serve
 
@@ -155,3 +159,28 @@ async def test_a_session_that_cannot_be_summed_keeps_no_other_from_it(serve: Ser
             await until(summed)
             await looks.close()
         assert {line["session"] for line in logs if line["event"] == "lift_not_summed"} == {broken}
+
+
+def test_groups_that_come_a_different_number_of_times_are_told() -> None:
+    """Then a difference a round is not all; each brings its rounds, all of one reward."""
+    rng, sums = np.random.default_rng(1), LiftSums()
+
+    def bring(group: str, rounds: list[int]) -> None:
+        for n in rounds:
+            sums.move(group, NO_ROW, row_of((exact(float(n)), exact(2.0 * n), 0)))
+
+    bring("control", (10 + rng.integers(0, 20, 40)).tolist())
+    bring("agent", [90] * 29)
+    assert _differ(sums, 0.5) is None  # too few of the agent's
+    sums.groups["agent"] = NO_SUMS
+    bring("agent", (12 + rng.integers(0, 20, 40)).tolist())
+    assert _differ(sums, 0.5) is None
+    bring("agent", [30] * 20)
+    bring("control", [2] * 20)
+    said = _differ(sums, 0.5)
+    assert said is not None
+    control, agent = (sums.groups[name].totals[0] / exact(60.0) for name in ("control", "agent"))
+    assert (
+        f"A unit of the agent has {agent:.3g} measured rounds, one of control {control:.3g}" in said
+    )
+    assert f"a unit brought {2 * agent:.4g} with the agent, and {2 * control:.4g} with" in said

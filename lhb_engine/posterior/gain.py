@@ -12,7 +12,7 @@ ENDS = (0.025, 0.975)  # of an interval
 # what intervals are wider than the draws, which understate what is not known, and on the upper side
 # more so: shrunk draws may agree on effects that are too small, and on choices that are wrong
 BELOW, ABOVE, LEFT_ABOVE = 1.3, 1.4, 1.8
-# of arms that never change: one that looked worse is hardly chosen again, and goes on looking worse;
+# of arms that never change, as one that looked worse is hardly chosen again and goes on looking so,
 # and of errors that last: weights explain some of them, so that their correlation is understated
 FAR_BELOW = 2.1
 # rows that the prior's width weighs as many as: it lets draws promise more than there is
@@ -39,8 +39,8 @@ def gain(
 
     `sets` are (K, dim) each. `theta` is the likeliest direction, `deciding` (n, dim) those that
     decisions take in turn, beside a share `epsilon` of uniform play. `totals` (n_draws, dim) are
-    draws of what an action pays by each feature, by a fit of `n_rows` rows; `errors_last` if it took
-    out autocorrelation.
+    draws of what an action pays by each feature, by a fit of `n_rows` rows; `errors_last` if
+    autocorrelation was taken out.
     """
     if not are_enough(sets):
         return FEW

@@ -129,7 +129,7 @@ def certainty(
         angle_95=bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
         theta=np.clip(around(found.theta[: found.n_features], quantile * turned), -1.0, 1.0),
         lags=active,
-        lag_weights=weights,
+        lag_weights=holding(weights, found.weights[active]),
         effects=around(refit.effects[1:], quantile * effect_error),
     )
 
@@ -149,6 +149,12 @@ def _unlike(refit: RankOneRefit, horizon: int, signed: bool) -> str:
 def around(middle: Floats, half: Floats) -> Floats:
     """Return intervals, (n, 2)."""
     return np.column_stack([middle - half, middle + half])
+
+
+def holding(intervals: Floats, values: Floats) -> Floats:
+    """Return intervals, (..., 2), as wide as to hold the estimates, which are shrunk, (...)."""
+    low, high = np.minimum(intervals[..., 0], values), np.maximum(intervals[..., 1], values)
+    return np.stack([low, high], axis=-1)
 
 
 def _refit(

@@ -24,6 +24,7 @@ from lhb_engine.posterior.linearised_intervals import (
     Certainty,
     around,
     bound,
+    holding,
 )
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
@@ -115,24 +116,31 @@ def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certa
     chosen = found.theta[:n_features]
     if float(np.arccos(np.clip(chosen @ theta, -1.0, 1.0))) > angle_95:
         return "Features may pay at lags of their own: the direction is not known well enough yet."
-    weights = phi[active] @ chosen
+    weights, said = phi[active] @ chosen, found.weights[active]
     error = np.sqrt(np.einsum("kikj,i,j->k", of[active][:, :, active], chosen, chosen))
-    shown = around(weights, quantile * error)
-    shown[np.abs(weights) < CLEAR * error] = np.nan
     errors = np.sqrt(np.diag(covariance))
     beside = slice(h * d + 1, n_unknown)
-    own = errors[: h * d].reshape(h, d)[:, :n_features]
-    decides = found.weights.ndim == 2
-    sums = _sums(phi, of, first_lags(found.weights[:, :n_features])) if decides else None
+    profiles = sums = None
+    if found.weights.ndim == 2:
+        own = found.weights[:, :n_features]
+        said, first = own[active] @ chosen, first_lags(own)
+        bands = _bands(phi, quantile * errors[: h * d].reshape(h, d)[:, :n_features])
+        profiles = holding(bands, own)
+        middle, half = _sums(phi, of, first)
+        sums = holding(_bands(middle, quantile * half), _sums(own, of, first)[0])
+    shown = holding(around(weights, quantile * error), said)
+    shown[np.abs(weights) < CLEAR * error] = np.nan
     return Certainty(
         angle=angle,
         angle_95=angle_95,
-        theta=np.clip(around(theta, quantile * np.sqrt(np.diag(turned))), -1.0, 1.0),
+        theta=np.clip(
+            holding(around(theta, quantile * np.sqrt(np.diag(turned))), chosen), -1.0, 1.0
+        ),
         lags=active,
         lag_weights=shown,
         effects=around(best[beside], quantile * errors[beside]),
-        profiles=_bands(phi, quantile * own) if decides else None,
-        sums=None if sums is None else _bands(sums[0], quantile * sums[1]),
+        profiles=profiles,
+        sums=sums,
     )
 
 

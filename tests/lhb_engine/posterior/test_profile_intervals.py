@@ -28,7 +28,10 @@ def test_bands_theta_and_angle_hold_in_19_of_20():
     bands, thetas, sums, off = [], [], [], 0
     split = np.stack([PHI[0], PHI[1:].sum(axis=0), PHI.sum(axis=0)], axis=1)
     for _ in range(200):
-        said = profile_certainty(moments(rng), replace(found, theta=total), np.arange(2))
+        rows = moments(rng)
+        best = np.linalg.solve(rows.matrix[:-1, :-1], rows.matrix[:-1, -1])[:-1]
+        estimate = replace(found, theta=total, weights=best.reshape(PHI.shape))
+        said = profile_certainty(rows, estimate, np.arange(2))
         if isinstance(said, str):  # least squares and the estimate, here the truth, differ
             off += 1
             continue
@@ -39,6 +42,24 @@ def test_bands_theta_and_angle_hold_in_19_of_20():
     assert np.mean(thetas) > 0.95
     assert 0.93 < np.mean(sums) < 0.98
     assert 0.02 < off / 200 < 0.08
+
+
+def test_intervals_hold_the_estimates_which_are_shrunk():
+    rows = moments(np.random.default_rng(3))
+    found = profile_posterior(rows, [1], "sparse", 2)
+    plain = profile_certainty(rows, found, np.arange(2))
+    shrunk = replace(found, weights=0.6 * found.weights)
+    said = profile_certainty(rows, shrunk, np.arange(2))
+    for bands, values in (
+        (said.profiles, shrunk.weights),
+        (said.sums[:, 2], shrunk.weights.sum(axis=0)),
+        (said.lag_weights, (shrunk.weights @ shrunk.theta)[:2]),
+    ):
+        assert ((bands[..., 0] <= values) & (values <= bands[..., 1])).all()
+    assert (said.profiles[0, 0, 0], said.profiles[0, 0, 1]) == (
+        pytest.approx(shrunk.weights[0, 0]),
+        pytest.approx(plain.profiles[0, 0, 1]),
+    )
 
 
 def test_no_intervals_where_they_would_not_hold():

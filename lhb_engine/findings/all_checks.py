@@ -120,13 +120,7 @@ def _of_rows(
     if not history.trajectories:
         return (NOTHING,)
     rows = align(history)
-    offers: tuple[Finding, ...] = ()
-    stay: tuple[Finding | Unchecked, ...] = ()
-    if n_means and known is not None:
-        means, theta = rows.covariates[:, 1 - n_means :], known.theta[: n_means - 1]
-        offers = tuple(check_offers(rows, means, theta))
-    if n_means and history.latest_after is None:
-        stay = tuple(check_stay(history.trajectories, n_means, history.checked_window().last))
+    choices = tuple(_of_choices(history, rows, known, n_means))
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
@@ -135,18 +129,32 @@ def _of_rows(
     longest = units.of(align(_longest(history)))
     series = Series.of(longest, _errors(longest, known))
     said = tuple(check_forecast(rows, before))
-    shared = tuple(_of_shared(rows, n_means))
     if known is not None:
         rows, known = _said(rows, known)
-    return *said, *stay, *offers, *shared, *_all(rows, series, known, horizon, dim, history.sets)
+    return *said, *choices, *_all(rows, series, known, horizon, dim, history.sets)
 
 
-def _of_shared(rows: AlignedRounds, n_means: int) -> Iterator[Unchecked]:
-    """Say where fits know few means, and take what all arms share for what choices do."""
+def _of_choices(
+    history: History, rows: AlignedRounds, known: Predictor | None, n_means: int
+) -> Iterator[Finding | Unchecked]:
+    """Look for what choices change beside rewards, by the mean contexts of what was offered."""
+    codes: tuple[Code, ...] = ("shared_with_rewards", "offers_follow")
+    if len(history.trajectories) > 1:
+        codes = *codes, "trajectories_end"
     if not n_means:
-        yield Unchecked(("shared_with_rewards",), "features")
-    elif 2 * np.count_nonzero(rows.covariates[:, -n_means]) < rows.n_rows:
-        yield Unchecked(("shared_with_rewards",), "sets")
+        yield Unchecked(codes, "features")
+        return
+    if 2 * np.count_nonzero(rows.covariates[:, -n_means]) < rows.n_rows:
+        yield Unchecked(codes, "sets")  # fits take what all arms share for what choices do
+        return
+    if history.latest_after is None:
+        yield from check_stay(history.trajectories, n_means, history.checked_window().last)
+    elif codes[2:]:
+        yield Unchecked(codes[2:], "sets")  # of slots
+    if known is None:
+        yield Unchecked(("offers_follow",), "rows")
+    else:
+        yield from check_offers(rows, rows.covariates[:, 1 - n_means :], known.theta[: n_means - 1])
 
 
 def _said(rows: AlignedRounds, known: Predictor) -> tuple[AlignedRounds, Predictor]:

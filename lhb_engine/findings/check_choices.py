@@ -51,7 +51,9 @@ def check_choices(
         )
 
 
-def check_offers(rows: AlignedRounds, means: Floats, theta: Floats) -> Iterator[Finding]:
+def check_offers(
+    rows: AlignedRounds, means: Floats, theta: Floats
+) -> Iterator[Finding | Unchecked]:
     """Look for offers that go with the choice before, by docs/model.md (12.5).
 
     `means` (n_places, dim) are the mean contexts of a round's arms, 0 where not known. Choices go
@@ -62,6 +64,7 @@ def check_offers(rows: AlignedRounds, means: Floats, theta: Floats) -> Iterator[
     later = later[plain[later] & plain[rows.before[later]]]
     dim = len(theta)
     if len(later) < max(LEAST_PAIRS, 4 * dim) or dim < 2:
+        yield Unchecked(("offers_follow",), "rows")
         return
     now = rows.before[later]
     across = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]

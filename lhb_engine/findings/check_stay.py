@@ -24,6 +24,7 @@ def check_stay(
     The last `n_means` covariates of `parts` are what `with_means` adds; `last` is the session's
     latest round.
     """
+    parts = {key: part for key, part in parts.items() if len(part.contexts)}
     if len(parts) < 2:
         return
     chosen, ends, age, at = _rounds(parts, n_means, last)
@@ -89,4 +90,4 @@ def _rounds(
         ends.append(ended[known])
         age.append((part.first_round + np.arange(len(numbering)))[known])
         at.append(numbering[known])
-    return (np.concatenate(chosen), *map(np.concatenate, (ends, age, at)))  # type: ignore[return-value]
+    return np.concatenate(chosen), np.concatenate(ends), np.concatenate(age), np.concatenate(at)

@@ -100,6 +100,7 @@ def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
     not_made = {code for one in unchecked or () for code in one["codes"]}
     one = session.n_trajectories < 2
     not_made.update(code for told, code in OF_SEVERAL.items() if one or session.options.get(told))
+    not_made.update(["trajectories_end"] * one)
     not_made.update(each["code"] for each in findings)
     checks = ALGORITHMS[session.algorithm].makes_checks()
     return {

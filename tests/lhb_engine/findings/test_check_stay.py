@@ -1,6 +1,7 @@
 """Whether trajectories end sooner, or later, after some choices."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,5 +66,6 @@ def test_who_may_come_back_and_who_goes_on_in_another_part_has_not_left() -> Non
         rows.append(with_means(last, np.stack([last, -last])))
         at = (i + 1 + 80 * np.arange(10)).tolist()
         some |= {f"{i}": part(rows[:5], at[:5]), f"{i}\0more": part(rows[5:], at[5:], 6)}
+    some["nothing yet"] = replace(some["0"], contexts=np.zeros((0, DIM)), positions=None)
     assert [*check_stay(some, 1 + DIM, 800)] == [Unchecked(("trajectories_end",), "rows")]
     assert not [*check_stay(some, 1 + DIM, 4000)]  # a long time later: all had ten rounds

@@ -250,6 +250,6 @@ async def test_options_that_mean_no_new_model_change(serve: Serve) -> None:
         listed = (await client.read("/v1/algorithms"))["items"]
         [schema] = [one["options"] for one in listed if one["name"] == "anytime"]
         may = [name for name, said in schema["properties"].items() if said.get("changeable")]
-        anew = ["seasonality", "trend", "levels", "own"]
+        anew = ["seasonality", "trend", "levels", "own", "groups"]
         assert {*may} == {"epsilon", "memory", "most_stale", "adopts", *anew, "profiles"}
         assert [name for name in may if schema["properties"][name]["changeable"] == "anew"] == anew

@@ -8,7 +8,7 @@ const isOpen = ({ low, high }) => low < 0 && high > 0
 const NOTHING_BEFORE = "Whether this beats what you had is not known: there is neither a control group nor a log of it."
 
 const LITTLE = 0.05 // of the gain
-const BELOW = 1.3, FIXED_BELOW = 2, ABOVE = 1.7 // how far the interval's ends are from that mean
+const BELOW = 1.3, FAR_BELOW = 2.1, ABOVE = 1.4 // how far the interval's ends are from that mean: lhb_engine/posterior/gain.py
 const VERY_LONG = 100 // times the rows so far
 
 const between = ({ low, high }, session) => `between ${signed(low)} and ${signed(high, session)}`
@@ -94,7 +94,7 @@ function overOther(own, other, arms, estimate, session, measured) {
 function inBoth({ low, high }, measured, session) {
   if (!measured || session.clock || low === undefined) return ""
   const [from, to] = [Math.max(low, measured.low), Math.min(high, measured.high)]
-  return from < to ? ` Both intervals hold ${signed(from)} to ${signed(to, session)}.` : " The two intervals have nothing in common: one of them is off."
+  return from < to ? ` Plan with what both intervals hold: ${signed(from)} to ${signed(to, session)}.` : " The two intervals have nothing in common: one of them is off."
 }
 
 // Where users have levels, the groups differ by these, too.
@@ -122,10 +122,11 @@ function gained(estimate, arms, series, session) {
 }
 
 // Intervals shrink with the root of the rows, around the mean of the draws.
-function untilKnown({ gain, n_rows }, { items, last_round }, arms, session) {
+function untilKnown({ gain, n_rows, diagnostics }, { items, last_round }, arms, session) {
   if (!gain || gain.over_chance.low >= 0) return ""
   const { low, high } = gain.over_chance
-  const below = arms.items.length && arms.items.every(item => item.is_fixed) ? FIXED_BELOW : BELOW
+  const isFar = (arms.items.length && arms.items.every(item => item.is_fixed)) || diagnostics?.autocorrelation > 0
+  const below = isFar ? FAR_BELOW : BELOW
   const mean = (ABOVE * low + below * high) / (ABOVE + below)
   const times = mean > 0 ? ((mean - low) / mean) ** 2 : Infinity
   if (times >= VERY_LONG) return "At this pace it will not be known for a very long time: the difference is small beside the noise."

@@ -343,5 +343,5 @@ def test_what_the_measured_interval_and_the_models_have_in_common_is_said(
             return [told(0.95), told(1.2)]
         }"""
     )
-    assert "Both intervals hold +0.95 to +1.1." in said
+    assert "Plan with what both intervals hold: +0.95 to +1.1." in said
     assert "The two intervals have nothing in common" in apart

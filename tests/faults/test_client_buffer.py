@@ -22,9 +22,9 @@ url, buffer, name, first, last = sys.argv[1:]
 client = Client(url, n_retries=0, buffer=buffer)
 session = client.session_handle(name)
 for i in range(int(first), int(last) + 1):
-    print("begun", i, flush=True)
+    print(f"begun {i}\\n", end="", flush=True)  # one write: a kill cuts no line
     session.reward(1.0, round=i)  # the client makes its reward_id
-    print("given", i, flush=True)
+    print(f"given {i}\\n", end="", flush=True)
 """
 
 

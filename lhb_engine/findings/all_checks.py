@@ -138,9 +138,8 @@ def _of_choices(
     history: History, rows: AlignedRounds, known: Predictor | None, n_means: int
 ) -> Iterator[Finding | Unchecked]:
     """Look for what choices change beside rewards, by the mean contexts of what was offered."""
-    codes: tuple[Code, ...] = ("shared_with_rewards", "offers_follow")
-    if len(history.trajectories) > 1:
-        codes = *codes, "trajectories_end"
+    of_several: tuple[Code, ...] = ("trajectories_end",) if len(history.trajectories) > 1 else ()
+    codes: tuple[Code, ...] = ("shared_with_rewards", "offers_follow", *of_several)
     if not n_means:
         yield Unchecked(codes, "features")
         return
@@ -149,8 +148,8 @@ def _of_choices(
         return
     if history.latest_after is None:
         yield from check_stay(history.trajectories, n_means, history.checked_window().last)
-    elif codes[2:]:
-        yield Unchecked(codes[2:], "sets")  # of slots
+    elif of_several:
+        yield Unchecked(of_several, "sets")  # a slot has the sets of several decisions
     if known is None:
         yield Unchecked(("offers_follow",), "rows")
     else:

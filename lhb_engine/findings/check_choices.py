@@ -57,7 +57,8 @@ def check_offers(
     """Look for offers that go with the choice before, by docs/model.md (12.5).
 
     `means` (n_places, dim) are the mean contexts of a round's arms, 0 where not known. Choices go
-    by `theta`: what they take across it is chance, so what goes with that follows from them.
+    by `theta`, so the part of a choice that is orthogonal to `theta` is chance. A next offer that
+    goes with this part follows from the choice.
     """
     plain = means.any(axis=1) & (np.rint(rows.intercept**2) == 1)
     later = rows.followers()
@@ -93,7 +94,7 @@ def check_offers(
     worse = "worse" if change < 0.0 else "better"
     yield Finding(
         "offers_follow",
-        f"Arms are {worse} after good choices, as choices change what is offered next. What they "
-        "earn over chance is not said: chance would have had other offers. Make a session with a "
-        "control group (`holdout`), which tells.",
+        f"Arms are {worse} after good choices, as choices change what is offered next. What "
+        "choices earn over chance is not said: chance would have had other offers. Make a session "
+        "with a control group (`holdout`): the group measures what choices earn.",
     )

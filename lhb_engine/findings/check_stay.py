@@ -59,9 +59,9 @@ def _finding(features: Ints, clear: Floats) -> Finding:
             said.append(f"{ends} after choices with more of {named(some.tolist()).lower()}")
     return Finding(
         "trajectories_end",
-        f"Trajectories end {', and '.join(said)}. What they would still have brought is in no "
-        "reward, so no gain is said. Report it: as a reward of who comes back, or a cost of who "
-        "leaves.",
+        f"Trajectories end {', and '.join(said)}. What an ended trajectory would still "
+        "have brought is in no reward, so no gain is said. Report this worth: as a reward when "
+        "somebody comes back, or as a cost when somebody leaves.",
         features=tuple(features.tolist()),
     )
 

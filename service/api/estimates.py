@@ -88,7 +88,8 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     }
 
 
-OF_SEVERAL = {"levels": "levels_differ", "own": "responses_differ"}  # trajectories, untold
+# checks of several trajectories, and the option with which there is nothing to look for
+OF_SEVERAL = {"levels_differ": "levels", "responses_differ": "own", "trajectories_end": ""}
 
 
 def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
@@ -99,8 +100,7 @@ def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
     findings, unchecked = findings_of(reader, session, record), record.values.get("unchecked")
     not_made = {code for one in unchecked or () for code in one["codes"]}
     one = session.n_trajectories < 2
-    not_made.update(code for told, code in OF_SEVERAL.items() if one or session.options.get(told))
-    not_made.update(["trajectories_end"] * one)
+    not_made.update(code for code, told in OF_SEVERAL.items() if one or session.options.get(told))
     not_made.update(each["code"] for each in findings)
     checks = ALGORITHMS[session.algorithm].makes_checks()
     return {

@@ -1,5 +1,6 @@
 """What choices earn, by draws."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,13 @@ def test_arms_that_never_change_need_more_to_be_told_apart() -> None:
     assert isinstance(alike, dict)
     one = alike["over_chance"]
     assert one["value"] - one["low"] == pytest.approx(FAR_BELOW * 0.475 * 0.5)
+
+
+def test_the_page_has_the_same_factors() -> None:
+    """It works out the mean of the draws from the ends of an interval."""
+    root = Path(__file__).parents[3]
+    page = (root / "service/dashboard/static/headline.js").read_text("utf-8")
+    assert f"const BELOW = {BELOW}, FAR_BELOW = {FAR_BELOW}, ABOVE = {ABOVE} " in page
 
 
 def test_values_are_less_where_the_prior_weighs() -> None:

@@ -180,7 +180,7 @@ def _experiment(world: LiftWorld, n_users: int, seed: int) -> tuple[float, ...]:
         always &= last
         fixed &= bool(off <= FIXED * found.standard_error)
         ratio = (found.high - found.low) / (2 * FIXED * found.standard_error)
-        adjusted, narrowed = found.adjusted, found.narrowed_by_past
+        adjusted, narrowed = found.variance_taken, found.narrowed_by_past
     formula = _by_formula(n[:, -1], past, float(own.var()))
     return float(always), float(last), float(fixed), ratio, adjusted, narrowed, formula
 

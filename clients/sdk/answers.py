@@ -357,7 +357,7 @@ class GroupAnswer(TypedDict):
 
 
 class ComparedAnswer(TypedDict):
-    """What the agent earns a round beside control.
+    """What the agent earns beside control: a round, or a unit in all.
 
     The intervals hold at every look together, with probability `level`. `ratio` is null where
     control may earn nothing. `variance_taken` is the share of the variance that the model's
@@ -392,7 +392,8 @@ class LiftAnswer(TypedDict):
 
     `verdict` says lift in a sentence. `groups_differ` says that the groups' sizes are hardly ever
     drawn with the holdout's share: then something other than the draw decides who is measured;
-    or that choices change how often people come, and what a unit brought in all.
+    or that choices change how often people come. Then `decides` is "in_all", what a unit brings in
+    all, else "lift", what a round brings.
     `days_to_go` is how long `rounds_to_go` take at the pace of late; without `lift`, how long it
     is until there is one. `units` are what falls to the groups.
     """
@@ -400,6 +401,8 @@ class LiftAnswer(TypedDict):
     agent: GroupAnswer
     control: GroupAnswer
     lift: ComparedAnswer | None
+    in_all: ComparedAnswer | None
+    decides: Literal["lift", "in_all"]
     verdict: str
     groups_differ: str | None
     reason: str | None

@@ -26,6 +26,7 @@ STEPS = 50  # of Newton's method; it needs 5 to 12
 TOLERANCE = 1e-12  # of the log of M
 MIN_TRAJECTORIES = 30  # of a group, below which its variance is not known
 LEAST_EVEN = 10  # of a group, where few carry the rounds: its interval would be too narrow
+UNLIKE = 5.0  # standard errors of a difference of rounds a trajectory, beyond which there is one
 LARGEST = sys.float_info.max
 PAST = 2  # covariates of a trajectory's own past
 OWN_ROUNDS = 4.0  # of a trajectory's past, with as much weight as the mean of all
@@ -93,6 +94,15 @@ class GroupSums:
         """Number of measured rounds."""
         return float(self.totals[0])
 
+    def in_all(self) -> "GroupSums":
+        """Return the sums of trajectories that each count as one round, with all rewards.
+
+        Covariates are left out, for these are as large as there are rounds.
+        """
+        n, total = self.n_trajectories, self.totals[1]
+        products = np.array([[n, total], [total, self.products[1, 1]]])
+        return GroupSums(n, np.array([n, total]), products)
+
     def means(self) -> Floats:
         """Return the mean reward, and the mean of each covariate, a round: (1 + k,)."""
         return _floats(self.totals[1:] / self.totals[0])
@@ -133,9 +143,9 @@ class Narrowing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """What the agent's group earns beside the control group, a round."""
+    """What the agent's group earns beside the control group: a round, or a trajectory in all."""
 
-    # agent, control: mean reward a round of each group, after adjustment
+    # agent, control: mean reward of each group, after adjustment
     agent: float
     control: float
     # difference, low, high: agent less control, and its interval
@@ -148,7 +158,7 @@ class Lift:
     ratio_low: float | None
     ratio_high: float | None
     standard_error: float  # of the difference
-    adjusted: float  # share of the variance that the covariates took away, 0 to 1
+    variance_taken: float  # share of the variance that the covariates took away, 0 to 1
     # share of the interval's width that the trajectories' own past took away, beside the prediction
     narrowed_by_past: float
     share: float  # measured rounds over planned rounds
@@ -175,28 +185,34 @@ def lift(
     planned_rounds: float,
     level: float = LEVEL,
     units: str = "trajectories",
+    *,
+    in_all: bool = False,
 ) -> Lift | Refusal:
     """Return the lift with an interval that holds at every look, or why there is none.
 
     This is docs/model.md (13.1) to (13.4). `planned_rounds` are the measured rounds of both groups
     together at which the interval is to be narrowest, chosen before one looks; `level` is the
     probability with which all intervals that are ever looked at hold the truth together. `units` is
-    what a reason calls the units.
+    what a reason calls the units. `in_all` compares what a unit brings in all, not a round.
     """
     fewest = min(agent.n_trajectories, control.n_trajectories)
     if fewest < MIN_TRAJECTORIES:
         who = "control" if control.n_trajectories == fewest else "the agent"
         return Refusal(f"{who} has {fewest} {units} with rewards; {MIN_TRAJECTORIES} are needed")
-    n = np.array([agent.rounds, control.rounds])
+    share = (agent.rounds + control.rounds) / planned_rounds
+    lacks = _lacks(agent, control)
     even = _even_units(agent, control)
     if even < LEAST_EVEN:
         few = f"few {units} carry the rounds: a group counts as {even:.0f} even ones"
         return Refusal(f"{few}; {LEAST_EVEN} are needed")
+    if in_all:
+        agent, control = agent.in_all(), control.in_all()
+    n = np.array([agent.rounds, control.rounds])
     spread = np.stack([agent.residuals(), control.residuals()])
     if not np.isfinite(spread).all():
         return Refusal("the rewards are too large: their squares exceed the largest number")
     scaled = spread / n[:, None, None] ** 2  # (2, 2, 2): by group, reward and prediction
-    scaled *= _lacks(agent, control)[:, None, None]
+    scaled *= lacks[:, None, None]
     both = scaled.sum(axis=0)
     slopes = _slopes(both)
     variance = _variance(scaled, slopes)  # (2,): of each group's adjusted mean
@@ -204,7 +220,6 @@ def lift(
     means = np.stack([agent.means(), control.means()])
     middle = _floats(agent.totals[2:] + control.totals[2:]) / n.sum()
     adjusted = means[:, 0] - (means[:, 1:] - middle) @ slopes
-    share = float(n.sum() / planned_rounds)
     z = float(always_valid_quantile(np.array([share]), level)[0])
     error = sqrt(float(variance.sum()))
     difference = float(adjusted[0] - adjusted[1])
@@ -219,7 +234,7 @@ def lift(
         ratio_low=low,
         ratio_high=high,
         standard_error=error,
-        adjusted=float(1.0 - variance.sum() / both[0, 0]) if both[0, 0] > 0.0 else 0.0,
+        variance_taken=float(1.0 - variance.sum() / both[0, 0]) if both[0, 0] > 0.0 else 0.0,
         narrowed_by_past=max(0.0, 1.0 - error / sqrt(unaware)) if unaware > 0.0 else 0.0,
         share=share,
         level=level,
@@ -273,6 +288,20 @@ def _lacks(agent: GroupSums, control: GroupSums) -> Floats:
     unequal = units * squares / rounds**2
     of_all = units.sum() * squares.sum() / rounds.sum() ** 2
     return np.asarray(np.maximum(1.0, of_all / unequal) ** LACKS)
+
+
+def rounds_differ(agent: GroupSums, control: GroupSums) -> bool:
+    """Whether trajectories of the two groups have unlike numbers of measured rounds.
+
+    Then choices change how often they come, and a difference a round is not all that choices do.
+    """
+    if min(agent.n_trajectories, control.n_trajectories) < MIN_TRAJECTORIES:
+        return False
+    n = np.array([agent.n_trajectories, control.n_trajectories])
+    means = np.array([agent.rounds, control.rounds]) / n
+    squares = np.array([float(agent.products[0, 0]), float(control.products[0, 0])]) / n
+    variance = (np.maximum(squares - means**2, 0.0) / n).sum()
+    return bool(abs(means[0] - means[1]) > UNLIKE * sqrt(variance))
 
 
 def are_drawn_otherwise(n_agent: int, n_control: int, share: float) -> bool:

@@ -8,15 +8,14 @@ background adds the rest.
 from math import ceil, inf, isfinite
 from typing import Any
 
-import numpy as np
 from fastapi import Query
 
 from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import MIN_TRAJECTORIES, GroupSums, Lift, are_drawn_otherwise
+from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise
 from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
-from service.lift.exact import fraction, nearest
+from service.lift.exact import nearest
 from service.lift.steps import sums_so_far
 from service.lift.sums import DAY, GROUPS, LiftSums
 from service.lift.units import TRAJECTORIES, units_in_words
@@ -31,7 +30,7 @@ NO_PAST = (
     " What they differ by is taken away by what each earned before the trial: append that log "
     "before the first decision (history), or begin as a shadow."
 )
-UNLIKE = 5.0  # standard errors of a difference of groups' rounds
+IN_WORDS = {"lift": "a round", "in_all": "a trajectory in all"}  # what is compared of the groups
 LARGE = 0.4  # share of control, beyond which a larger one adds little
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
@@ -42,8 +41,8 @@ def get_lift(
     session: SessionRow,
     effect: float | None = Query(
         None,
-        description="a difference a round, to say how many more rounds would show it; by default "
-        "that of now",
+        description="a difference a round, or a unit in all where that decides, to say how many "
+        "more rounds would show it; by default that of now",
     ),
     adjust: bool = Query(
         True,
@@ -54,29 +53,38 @@ def get_lift(
     """Compare the mean reward a round of the agent's trajectories with that of control.
 
     Trajectories are the units, of the default trajectory blocks of rounds, and blocks of slots
-    where totals are of all. The interval may be
-    looked at whenever one likes: it holds the truth at all looks together with probability 0.95.
+    where totals are of all. `in_all` compares what a unit brings in all; this decides where units
+    of the groups have unlike numbers of rounds, as choices change how often people come. An
+    interval may be looked at whenever one likes: it holds the truth at all looks together with
+    probability 0.95.
     `rounds_to_go` is how many more measured rounds show an `effect` in 80 of 100 cases, if units
     come as of late; null where that is never, or not seen yet.
     """
     row = sums_so_far(reader, session)
     sums, trial = LiftSums.loads(row.sums), session.trial
     units = units_in_words(session)
-    outcome = sums.lift(trial, adjusts=adjust, units=units)
-    compared, reason, to_go, a_day = None, None, inf, sums.rounds_a_day()
+    found = {
+        name: sums.lift(trial, in_all=name == "in_all", adjusts=adjust, units=units)
+        for name in IN_WORDS
+    }
+    decides = "in_all" if sums.is_in_all else "lift"
+    outcome, reason, a_day = found[decides], None, sums.rounds_a_day()
     if isinstance(outcome, Refusal):
         reason, to_go, a_day = _refused(session, sums, str(outcome), units)
         verdict = f"Not known yet: {reason}."
     else:
-        compared = {**members_of(ComparedAnswer, outcome), "variance_taken": outcome.adjusted}
         effect = outcome.difference if effect is None else effect
         to_go = outcome.rounds_to_go(effect, sums.rounds, sums.narrowing(trial))
-        verdict = _said(outcome, sums, units, session)
+        verdict = _said(outcome, IN_WORDS[decides], sums, units, session)
     return {
         **{name: _group(sums.groups[name]) for name in GROUPS},
-        "lift": compared,
+        **{
+            name: None if isinstance(one, Refusal) else members_of(ComparedAnswer, one)
+            for name, one in found.items()
+        },
+        "decides": decides,
         "verdict": in_rounds(session, verdict),
-        "groups_differ": _differ(sums, trial.share),
+        "groups_differ": _differ(sums, trial.share, decides),
         "reason": reason and in_rounds(session, reason),
         "units": units,
         "rounds_to_go": to_go if isfinite(to_go) else None,
@@ -136,7 +144,7 @@ def _refused(
     return f"{reason}, in {to_go * rounds / a_day:.3g} days", to_go * rounds, a_day
 
 
-def _said(lift: Lift, sums: LiftSums, units: str, session: SessionRow) -> str:
+def _said(lift: Lift, of: str, sums: LiftSums, units: str, session: SessionRow) -> str:
     """Return the verdict of a lift: what is decided, from how much, and what would decide it."""
     is_open = lift.low <= 0.0 <= lift.high
     verdict = f"The agent earns {'more' if lift.low > 0.0 else 'less'} than control"
@@ -144,7 +152,7 @@ def _said(lift: Lift, sums: LiftSums, units: str, session: SessionRow) -> str:
         verdict = "It is not decided whether the agent earns more than control"
     n_control = sums.groups["control"].n_trajectories
     earned = f"{lift.difference:+.3g} {session.reward_unit or ''}".strip()
-    between = f"{earned} a round, between {lift.low:+.3g} and {lift.high:+.3g}"
+    between = f"{earned} {of}, between {lift.low:+.3g} and {lift.high:+.3g}"
     said = [
         f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}, from "
         f"{sums.rounds:,.0f} rounds of {sums.n_units:,} {units}, {n_control:,} of these "
@@ -171,7 +179,7 @@ def _what_decides(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
     return more + NO_PAST if no_past else more
 
 
-def _differ(sums: LiftSums, share: float) -> str | None:
+def _differ(sums: LiftSums, share: float, decides: str) -> str | None:
     agent, control = (sums.groups[name] for name in GROUPS)
     units = agent.n_trajectories + control.n_trajectories
     if are_drawn_otherwise(agent.n_trajectories, control.n_trajectories, share):
@@ -180,24 +188,20 @@ def _differ(sums: LiftSums, share: float) -> str | None:
             f"{share:g} was drawn: about {share * units:.0f}. Something other than the draw "
             "decides who is measured, so lift may not be the agent's doing."
         )
-    rounds, rewards, errors = np.array([_of_a_unit(one) for one in (agent, control)]).T
-    if abs(rounds[0] - rounds[1]) <= UNLIKE * np.hypot(*errors):
+    if decides == "lift":
         return None
+    (ours, brought), (theirs, by_theirs) = (_of_a_unit(one) for one in (agent, control))
     return (
-        f"A unit of the agent has {rounds[0]:.3g} measured rounds, one of control {rounds[1]:.3g}: "
-        "choices change how often people come, so a difference a round is not all that choices do. "
-        f"In all a unit brought {rewards[0]:.4g} with the agent, and {rewards[1]:.4g} with control."
+        f"A unit of the agent has {ours:.3g} measured rounds, one of control {theirs:.3g}: choices "
+        "change how often people come. So what a unit brings in all decides, and not a difference "
+        f"a round: {brought:.4g} with the agent, and {by_theirs:.4g} with control."
     )
 
 
-def _of_a_unit(sums: GroupSums) -> tuple[float, float, float]:
-    """Return a unit's mean rounds and rewards, and the error of the former, infinite if unknown."""
-    n = sums.n_trajectories
-    if n < MIN_TRAJECTORIES:
-        return 0.0, 0.0, np.inf
-    rounds, rewards = (nearest(one) / n for one in sums.totals[:2])
-    square = float(fraction(sums.products[0, 0], 2)) / n
-    return rounds, rewards, float(np.sqrt(max(square - rounds**2, 0.0) / n))
+def _of_a_unit(sums: GroupSums) -> tuple[float, float]:
+    """Return a unit's mean measured rounds, and its mean rewards in all."""
+    rounds, rewards = (nearest(one) / sums.n_trajectories for one in sums.totals[:2])
+    return rounds, rewards
 
 
 def _group(sums: GroupSums) -> dict[str, Any]:

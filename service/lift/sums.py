@@ -16,6 +16,7 @@ from lhb_engine.evaluation.lift import (
     always_valid_quantile,
     lift,
     of_past,
+    rounds_differ,
 )
 from service.lift.exact import ONE, dumps, exact, fraction, loads, nearest
 from service.session.trial import Trial
@@ -111,14 +112,25 @@ class LiftSums:
         )
 
     def lift(
-        self, trial: Trial, *, adjusts: bool = True, units: str = "trajectories"
+        self,
+        trial: Trial,
+        *,
+        in_all: bool = False,
+        adjusts: bool = True,
+        units: str = "trajectories",
     ) -> Lift | Refusal:
-        """Return the lift so far, or why there is none.
+        """Return the lift so far a round, or a unit in all, or why there is none.
 
         `adjusts`: whether the model's prediction takes variance away; `units` are what units are.
         """
         agent, control = (_used(self.groups[name], adjusts) for name in GROUPS)
-        return lift(agent, control, trial.planned_rounds, units=units)
+        return lift(agent, control, trial.planned_rounds, units=units, in_all=in_all)
+
+    @property
+    def is_in_all(self) -> bool:
+        """Whether what a unit brings in all decides: the groups' units have unlike rounds."""
+        agent, control = (_used(self.groups[name], adjusts=False) for name in GROUPS)
+        return rounds_differ(agent, control)
 
     def units_to_go(self, trial: Trial) -> float:
         """Return how many more units it takes until both groups have enough, on average."""

@@ -55,8 +55,9 @@ class KeepLift(SessionCommand[Kept]):
         return Kept(True, has_tripped)
 
     def _trips(self, uow: UnitOfWork, session: SessionRow, trial: Trial) -> bool:
-        """Trip the guard if lift lies below zero; return whether it did."""
-        lift = self.step.sums.lift(trial)
+        """Trip the guard if what decides lies below zero; return whether it did."""
+        sums = self.step.sums
+        lift = sums.lift(trial, in_all=sums.is_in_all)
         if isinstance(lift, Refusal) or lift.high >= 0.0:
             return False
         session.trial = trial.tripped(timeline_of(session).n_slots(session))

@@ -18,11 +18,13 @@ HOLDOUT = {"share": 0.5, "policy": "default_arm", "planned_rounds": 300, "guard"
 USERS = [f"u{i}" for i in range(100)]
 
 
-def visit(harness: ServiceHarness, effect: float, seed: int) -> list[str]:
+def visit(
+    harness: ServiceHarness, effect: float, seed: int, users: list[str] = USERS
+) -> list[str]:
     """A round of each user; whoever is played by the agent earns so much more. Who played."""
     rng = random.Random(seed)
     played = []
-    for user in USERS:
+    for user in users:
         decision = harness.decide(user, contexts=ARMS, default_arm=1)
         by = str(decision.played_by)
         value = 1.0 + (effect if by == "agent" else 0.0) + rng.gauss(0, 0.1)
@@ -57,6 +59,20 @@ def test_everybody_plays_the_default_arm_once_lift_lies_below_zero(
         assert (entry.actor, entry.subject) == ("guard", harness.key[1])
         assert reader.guards_tripped() == [("", 1)]
         assert replay_session(reader, harness.session).differences == []
+
+
+def test_it_trips_where_users_leave_so_that_they_bring_less_in_all(
+    harness: ServiceHarness,
+) -> None:
+    harness.create(holdout=HOLDOUT)
+    played = visit(harness, 0.5, 1)
+    stay = [user for user, by in zip(USERS, played, strict=True) if by == "control"]
+    for seed in (2, 3):
+        assert set(visit(harness, 0.5, seed, stay)) == {"control"}
+    sums = sum_up(harness)
+    earned = [sums.groups[name].means()[0] for name in ("agent", "control")]
+    assert earned[0] > earned[1]
+    assert guard(harness) == "tripped"
 
 
 def test_armed_again_it_judges_what_came_since(harness: ServiceHarness, tmp_path: Any) -> None:

@@ -27,7 +27,7 @@ export function liftCard(name) {
   return { node: card.node, update }
 }
 
-function drawLift(card, { lift, reason, points, agent, control }, session) {
+function drawLift(card, { lift, in_all, decides, reason, points, agent, control }, session) {
   const columns = ["difference", "low", "high"].map(name => points.map(point => point[name]))
   const times = points.map(point => new Date(point.at) / 1000)
   const isTimed = times.at(-1) - times[0] > 86400 // else dates tell nothing
@@ -35,7 +35,7 @@ function drawLift(card, { lift, reason, points, agent, control }, session) {
   const timed = { draw: bandOver(TIME, "lift"), heads: ["at", "lift", "low", "high"] }
   card.redraw(points.length ? [isTimed ? times : points.map(point => point.n_rounds), ...columns] : [[]], undefined, isTimed ? timed : counted)
   card.say(lift === null ? `No lift yet: ${inWords(reason, session)}.`
-    : `${amount(lift.difference, session)} ${one(session.unit)}, ${amount(lift.low, session)} to ${amount(lift.high, session)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.${explained(lift, agent.reward - control.reward, session)}`)
+    : `${amount(lift.difference, session)} ${one(session.unit)}, ${amount(lift.low, session)} to ${amount(lift.high, session)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.${explained(lift, agent.reward - control.reward, session)}${decides === "lift" ? "" : ` What decides is what a user brings in all: ${amount(in_all.difference, session)}, ${amount(in_all.low, session)} to ${amount(in_all.high, session)}.`}`)
 }
 
 // Why the groups' means differ by something else than lift.

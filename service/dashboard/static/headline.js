@@ -17,9 +17,10 @@ const seconds = text => new Date(text).getTime() / 1000
 // The one number of a session, with its interval: beside control, else its own choices beside those
 // by chance. `value` is null while it is not known.
 export function figure({ session, lift, estimate, arms }) {
-  if (lift?.lift) {
-    const { difference: value, low, high } = lift.lift
-    return { value, low, high, by: one(session.unit), over: "control" }
+  const measured = lift?.[lift.decides]
+  if (measured) {
+    const { difference: value, low, high } = measured
+    return { value, low, high, by: lift.decides === "lift" ? one(session.unit) : "a user in all", over: "control" }
   }
   if (session.n_rounds === 0) return null
   const gain = estimate?.gain && { ...estimate.gain.over_chance, by: one(session.each), over: "choosing by chance", whose: `for the choices of its latest ${many(session.unit)}` }
@@ -69,14 +70,16 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   }
   const often = session.clock?.n_slots ? `There are ${number(session.n_rounds / session.clock.n_slots, 2)} decisions ${one(session.unit)}.` : ""
   const doubt = session.deciding === "in_doubt" ? "This is in doubt: see what to do." : ""
-  const more = [...others.map(other => overOther(own, other, arms, estimate, session, lift?.lift)), doubt, others.length ? "" : progress(series, session)]
-  if (lift?.lift) return overControl(lift, found, session, [spread(lift, estimate, session), lift.lift.low > 0 || lift.lift.high < 0 ? "" : untilKnown(estimate, series, arms, session), ...more])
+  const more = [...others.map(other => overOther(own, other, arms, estimate, session, lift?.decides === "lift" && lift.lift)), doubt, others.length ? "" : progress(series, session)]
+  const measured = lift?.[lift.decides]
+  if (measured) return overControl(lift, found, session, [spread(lift, estimate, session), measured.low > 0 || measured.high < 0 ? "" : untilKnown(estimate, series, arms, session), ...more])
   const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
   const first = `${found.by} over ${found.over}, ${found.whose}${isOpen(found) ? ": not sure yet" : ""}.`
   return said(found, session, [first, sure, often, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
 }
 
-function overControl({ lift: { ratio }, verdict }, found, session, more) {
+function overControl(lift, found, session, more) {
+  const { verdict, [lift.decides]: { ratio } } = lift
   const percent = ratio === null ? "" : ` (${signed(100 * (ratio - 1))}%)`
   return said(found, session, [`${found.by} ${found.value < 0 ? "against" : "over"} control${percent}.`, inWords(verdict, session), ...more])
 }
@@ -98,9 +101,9 @@ function inBoth({ low, high }, measured, session) {
 }
 
 // Where users have levels, the groups differ by these, too.
-function spread({ agent, control, units }, estimate, session) {
+function spread({ agent, control, units, decides }, estimate, session) {
   const level = estimate?.levels?.spread
-  if (!level || units !== "trajectories") return ""
+  if (!level || units !== "trajectories" || decides !== "lift") return ""
   return `Of that interval ${amount(1.96 * level * Math.sqrt(1 / agent.n_units + 1 / control.n_units), session)} either way is how the groups' users differ by themselves.`
 }
 

@@ -15,6 +15,7 @@ from lhb_engine.evaluation.lift import (
     are_drawn_otherwise,
     lift,
     of_past,
+    rounds_differ,
 )
 from lhb_engine.history import Floats
 from tests.examples import examples
@@ -69,10 +70,10 @@ def test_a_prediction_takes_variance_and_leaves_the_mean() -> None:
         adjusted.append(found(GroupSums.of(*a), GroupSums.of(*c)))
     errors = np.array([r.difference - 0.3 for r in adjusted])
     assert abs(errors.mean()) < 3 * errors.std() / 10
-    assert np.mean([r.adjusted for r in adjusted]) == pytest.approx(0.8, abs=0.06)
+    assert np.mean([r.variance_taken for r in adjusted]) == pytest.approx(0.8, abs=0.06)
     widths = [r.high - r.low for r in adjusted], [r.high - r.low for r in plain]
     assert np.mean(widths[0]) < 0.6 * np.mean(widths[1])
-    assert {r.adjusted for r in plain} == {0.0}
+    assert {r.variance_taken for r in plain} == {0.0}
 
 
 def test_the_ratio_is_that_of_the_means_and_unknown_where_control_may_be_zero() -> None:
@@ -88,6 +89,29 @@ def test_the_ratio_is_that_of_the_means_and_unknown_where_control_may_be_zero() 
         assert min(abs(edge.low), abs(edge.high)) < 0.02
     small = found(agent, GroupSums.of(*made(2, 500, 0.0)))
     assert (small.ratio, small.ratio_low, small.ratio_high) == (None, None, None)
+
+
+def test_where_units_come_less_often_what_they_bring_in_all_is_compared() -> None:
+    """A third more a round and half of the rounds: more a round, a third less in all."""
+    results = []
+    for seed in range(200):
+        rounds, *_ = made(2 * seed, 150, 0.0)
+        fewer = np.ceil(rounds / 2)
+        rng = np.random.default_rng(seed)
+        agent = GroupSums.of(fewer, 4.0 * fewer + rng.standard_normal(150), fewer)
+        rounds, rewards, predicted = made(2 * seed + 1, 150, 3.0)
+        control = GroupSums.of(rounds, rewards, predicted)
+        assert rounds_differ(agent, control)
+        results.append(lift(agent, control, 1e4, in_all=True))
+        assert found(agent, control).low > 0.0
+    wholes = [one for one in results if isinstance(one, Lift)]
+    truth = 4.0 * np.ceil(np.arange(1, 40) / 2).mean() - 3.0 * 20.0
+    assert np.mean([one.difference for one in wholes]) == pytest.approx(truth, rel=0.03)
+    said = np.mean([one.standard_error for one in wholes])
+    wider = 1.08  # (13.5): together, groups of unlike rounds are less even than each alone
+    assert said == pytest.approx(wider * np.std([one.difference for one in wholes]), rel=0.15)
+    assert np.mean([one.low <= truth <= one.high for one in wholes]) > 0.97
+    assert {one.variance_taken for one in wholes} == {0.0}  # a prediction is as large as rounds
 
 
 def test_few_trajectories_give_a_reason() -> None:

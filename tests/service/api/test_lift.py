@@ -171,16 +171,41 @@ def test_groups_that_come_a_different_number_of_times_are_told() -> None:
 
     bring("control", (10 + rng.integers(0, 20, 40)).tolist())
     bring("agent", [90] * 29)
-    assert _differ(sums, 0.5) is None  # too few of the agent's
+    assert not sums.is_in_all  # too few of the agent's
     sums.groups["agent"] = NO_SUMS
     bring("agent", (12 + rng.integers(0, 20, 40)).tolist())
-    assert _differ(sums, 0.5) is None
+    assert not sums.is_in_all
+    assert _differ(sums, 0.5, "lift") is None
     bring("agent", [30] * 20)
     bring("control", [2] * 20)
-    said = _differ(sums, 0.5)
+    assert sums.is_in_all
+    said = _differ(sums, 0.5, "in_all")
     assert said is not None
     control, agent = (sums.groups[name].totals[0] / exact(60.0) for name in ("control", "agent"))
     assert (
         f"A unit of the agent has {agent:.3g} measured rounds, one of control {control:.3g}" in said
     )
-    assert f"a unit brought {2 * agent:.4g} with the agent, and {2 * control:.4g} with" in said
+    assert f"a round: {2 * agent:.4g} with the agent, and {2 * control:.4g} with control" in said
+
+
+async def test_where_users_leave_what_they_bring_in_all_decides(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(holdout=HOLDOUT)
+        items = []
+        for i in range(150):
+            for round in (1, 2, 3, 4):
+                decision = await client.decide(session, ARMS, trajectory=f"u{i}", default_arm=1)
+                is_ours = decision["played_by"] == "agent"
+                value = (1.5 if is_ours else 1.0) + 0.1 * (-1) ** (i // 2 + round)
+                reward = {"trajectory": f"u{i}", "round": round, "value": value}
+                items.append({"session_id": session, "reward": reward})
+                if is_ours and round >= 1 + i % 2:
+                    break
+        await client.post("/v1/batch", json={"items": items})
+        found = await client.read(f"/v1/sessions/{session}/lift")
+    assert found["lift"]["low"] > 0.0
+    assert found["in_all"]["high"] < 0.0
+    assert found["in_all"]["difference"] == pytest.approx(-1.75, abs=0.1)
+    assert found["decides"] == "in_all"
+    assert found["verdict"].startswith("The agent earns less than control: -1.7")
+    assert " a trajectory in all, between " in found["verdict"]

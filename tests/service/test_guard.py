@@ -18,9 +18,7 @@ HOLDOUT = {"share": 0.5, "policy": "default_arm", "planned_rounds": 300, "guard"
 USERS = [f"u{i}" for i in range(100)]
 
 
-def visit(
-    harness: ServiceHarness, effect: float, seed: int, users: list[str] = USERS
-) -> list[str]:
+def visit(harness: ServiceHarness, effect: float, seed: int, users: list[str] = USERS) -> list[str]:
     """A round of each user; whoever is played by the agent earns so much more. Who played."""
     rng = random.Random(seed)
     played = []

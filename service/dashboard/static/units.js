@@ -24,7 +24,7 @@ export function spoken(session, arms) {
 }
 
 // What the server says of rounds and of trajectories, in the session's words.
-export const inWords = (text, { unit }) => text.replaceAll("trajectories", "users").replaceAll("Trajectories", "Users")
+export const inWords = (text, { unit }) => text.replaceAll("trajectories", "users").replaceAll("Trajectories", "Users").replaceAll("a trajectory", "a user")
   .replace(/\ba round\b/g, one(unit)).replace(/\brounds\b/g, many(unit)).replace(/\bround\b/g, unit)
 
 export const many = unit => unit.replace(/^\w+/, "$&s")

@@ -117,7 +117,7 @@ def read_fit(
     settled = SettledSlots(new, known.measured, session.n_erased_rows) if new else None
     if not past.is_whole:
         return ReadFit(settled=settled)
-    past.anew = anew if has_sums(session, agent, past) and not has_only_sums(session) else FOR_EVER
+    past.anew = anew if has_sums(agent, past) and not has_only_sums(session) else FOR_EVER
     if kept is None and sums != "none":
         kept = sums_made_anew(session, agent, window, measured, past)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
@@ -144,7 +144,7 @@ def usable_sums(
     time closes. The fit then adds all rows anew.
     """
     row, before = reader.kept_sums(session.key), agent.prediction
-    if row is None or not has_sums(session, agent, past) or row.estimate != session.estimate:
+    if row is None or not has_sums(agent, past) or row.estimate != session.estimate:
         return NO_SUMS
     if row.last_round > window.last or row.measured > known.measured:
         return NO_SUMS  # it is a fit that others have overtaken
@@ -156,10 +156,9 @@ def usable_sums(
     return _kept(row, agent), row.anew
 
 
-def has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
+def has_sums(agent: Agent, past: Past) -> bool:
     """Whether this fit works from sums, of rows that do not change once they are settled."""
-    has_order = past.has_order(agent.stretches)
-    return agent.keeps_sums and has_order and past.n_rows > LATEST
+    return agent.keeps_sums and past.n_rows > LATEST
 
 
 def sums_made_anew(
@@ -170,7 +169,7 @@ def sums_made_anew(
     None where it has so few rounds that all are read at once, where it needs rows and not sums, or
     where rows were dropped.
     """
-    if not has_sums(session, agent, past):
+    if not has_sums(agent, past):
         return None
     if past.n_rows <= AT_ONCE * LATEST or has_only_sums(session):
         return None

@@ -51,10 +51,6 @@ class StoredPast(ABC):
         """
         return measured
 
-    def has_order(self, stretches: Stretches) -> bool:
-        """Return whether sums of rows can be kept, where levels change after such stretches."""
-        return True
-
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether rows that sums have changed: a decision was voided."""
         return bool(self._reader.voids(self._session.key, since.measured, self._measured))
@@ -278,10 +274,6 @@ class PastByTime(PastByDecision):
         """Return up to which position the rows are those of the installed estimate's fit."""
         return None if agent.prediction is None else agent.prediction.last_round
 
-    def has_order(self, stretches: Stretches) -> bool:
-        """Return whether rows do not depend on spans that reach into a stretch."""
-        return self._closing.adds_up or not stretches.n_rounds
-
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
         assert self._known is not None
@@ -324,25 +316,26 @@ class PastByTime(PastByDecision):
 
     def _after(self, after: int, until: int) -> Rows:
         """Return the rounds that close, or begin, at the positions of a range, and spans in it."""
-        session, until = self._session, self._read_until(until)
-        spans = self._reader.window_spans(session.key, after + 1, until)
-        rows = _rounds([(name, first - 1, last) for name, first, last in spans])
-        rows.pop(session.erasing or "\0", None)
+        spans = self._reader.window_spans(self._session.key, after + 1, self._read_until(until))
+        return self._within([(name, first - 1, last) for name, first, last in spans])
+
+    def _within(self, ranges: list[Range]) -> Rows:
+        """Return the rounds of some ranges, and the spans that begin in these or reach into them.
+
+        By default a round counts only where no span has it, nor the round before, as its pair.
+        """
+        rows = _rounds(ranges)
+        rows.pop(self._session.erasing or "\0", None)
         if self._closing.adds_up:
             return rows
-        # a window that begins with the session would have all measurements
-        place = session.key, max(2, after + 1), until, self._window.n_lags, self._measured
-        given = stored_measurements(self._reader.window_measurements(*place), session)
-        for name, some in given.items():
-            alone = rows.get(name, NONE)
+        before = [(name, first - 1, last) for name, first, last in ranges]
+        found = self._reader.measurements_over(self._session.key, before, self._measured)
+        for name, some in stored_measurements(found, self._session).items():
             first, last = (
-                np.append(getattr(alone, x), getattr(some, x)) for x in ("first", "last")
+                np.append(getattr(rows[name], x), getattr(some, x)) for x in ("first", "last")
             )
             rows[name] = Measurements(first, last, np.zeros(len(first)))
         return rows
-
-    def _within(self, ranges: list[Range]) -> Rows:
-        return _rounds(ranges)
 
     def _read_until(self, until: int) -> int:
         """Return the position of the last decision that closes a round up to a position."""

@@ -32,11 +32,6 @@ class Rule(NamedTuple):
     because: str
 
 
-def drops_rows(session: SessionRow) -> bool:
-    """Return whether the session gives up old rounds, or has given up some."""
-    return not keeps_everything(session) or session.dropped_to > 0
-
-
 def keeps_everything(session: SessionRow) -> bool:
     """Return whether the session has no retention."""
     return session.keep_rounds is None and session.keep_days is None
@@ -61,12 +56,6 @@ def has_only_sums(session: SessionRow) -> bool:
     return not has_rows and looks_back(session) is None
 
 
-KEEP = ("keep_rounds", "keep_days")
-ALL_ROUNDS = Feature(
-    "`keep_rounds`, `keep_days` of `anytime` whose fits use all rounds",
-    (*KEEP, "options.memory"),
-    lambda s, _: drops_rows(s) and looks_back(s) is None,
-)
 CLOCK = Feature("`clock`", ("clock",), lambda s, _: s.clock is not None)
 CLOCK_OF_ALL = Feature(
     '`clock` with `totals` "all"',
@@ -76,11 +65,6 @@ CLOCK_OF_ALL = Feature(
 SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mode == "sum")
 DEFAULT = Feature(
     "`default_reward`", ("default_reward",), lambda s, _: s.default_reward is not None
-)
-DEFAULT_OF_LEVELS = Feature(
-    "`default_reward` with the option `levels`",
-    ("default_reward",),
-    lambda s, _: s.default_reward is not None and bool(s.options.get("levels")),
 )
 WAITS = Feature(
     "`reward_wait_seconds` over 0",
@@ -121,7 +105,6 @@ RULES = (
     Rule(DEFAULT, CLOCK, TOTALS),
     Rule(LEARNER, CLOCK, TOTALS),
     Rule(OWN, CLOCK_OF_ALL, "totals of everybody tell no responses apart"),
-    Rule(ALL_ROUNDS, DEFAULT_OF_LEVELS, "such fits keep no sums: a level's values may be of spans"),
 )
 
 

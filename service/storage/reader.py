@@ -365,6 +365,15 @@ class Reader(ABC):
         """Iterate over the measurements up to position `known` that begin in ranges of rounds."""
         return self._each("measurements_in", *key, json.dumps(ranges), known)
 
+    def measurements_over(
+        self, key: SessionKey, ranges: list[Range], known: int
+    ) -> Iterator[MeasuredRow]:
+        """Iterate over those of `measurements_in`, and the last one that begins before each range.
+
+        That one may reach into the range.
+        """
+        return self._each("measurements_over", *key, json.dumps(ranges), known)
+
     def rounds_in(
         self, key: SessionKey, ranges: list[Range], until: int
     ) -> Iterator[tuple[str, int, int, bytes]]:

@@ -202,6 +202,18 @@ where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
     and m.first_round between r.first and r.last and m.position <= $4
 order by m.trajectory, m.first_round, m.number
 
+-- name: measurements_over
+-- those, and the last one that begins before each range
+select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces
+from {ranges} r cross join measurements m
+where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
+    and m.first_round <= r.last and m.first_round >= coalesce((
+        select max(b.first_round) from measurements b
+        where b.tenant = $1 and b.session_id = $2 and b.trajectory = r.trajectory
+            and b.first_round < r.first), 0)
+    and m.position <= $4
+order by m.trajectory, m.first_round, m.number
+
 -- name: rounds_in
 -- decisions of ranges of rounds; with positions up to $4
 select d.trajectory, d.round, d.position, d.context from {ranges} r cross join decisions d

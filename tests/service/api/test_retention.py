@@ -62,9 +62,6 @@ async def test_it_is_set_changed_and_ended(serve: Serve) -> None:
         assert changed.status_code == 200, changed.text
 
 
-NEED_ROWS: list[dict[str, Any]] = [
-    {"default_reward": 0.0, "options": {"levels": True}},
-]
 NEED_NONE: list[dict[str, Any]] = [
     {"clock": {"slot_seconds": 60}},
     {"algorithm": "ad_lasso"},
@@ -77,6 +74,7 @@ NEED_NONE: list[dict[str, Any]] = [
     {"options": {"memory": 1000}, "reward_mode": "sum"},
     {"reward_mode": "sum"},
     {"default_reward": 0.0},
+    {"default_reward": 0.0, "options": {"levels": True}},
     {"options": {"memory": 1000}, "default_reward": 0.0},
     {"dim": 20, "horizon": 60},
     {"options": {"own": True}},
@@ -89,22 +87,6 @@ async def test_where_rows_may_go(serve: Serve, settings: dict[str, Any]) -> None
         body = {"algorithm": "anytime", "dim": 2, "horizon": 4, "keep_days": 2.5, **settings}
         session = await client.create(**body)
         assert (await client.read(f"/v1/sessions/{session}"))["keep_days"] == 2.5
-
-
-@pytest.mark.parametrize("settings", NEED_ROWS, ids=lambda settings: "".join(settings))
-async def test_fits_that_need_rows_keep_them(serve: Serve, settings: dict[str, Any]) -> None:
-    """A new session is refused, and an old one stays as it is."""
-    async with serve() as client:
-        body = {"algorithm": "anytime", "dim": 2, "horizon": 4, **settings}
-        for field, value in (("keep_rounds", 40_000), ("keep_days", 2.5)):
-            answer = await client.post("/v1/sessions", json={**body, field: value})
-            problem(answer, 422, "bad_option", field)
-        assert (await client.read("/v1/sessions"))["items"] == []
-        path = f"/v1/sessions/{await client.create(**body)}"
-        before = await client.read(path)
-        for field, value in (("keep_rounds", 40_000), ("keep_days", 2.5)):
-            problem(await client.patch(path, json={field: value}), 422, "bad_option", field)
-        assert await client.read(path) == before
 
 
 async def test_what_is_answered_about_a_dropped_round(serve: Serve) -> None:

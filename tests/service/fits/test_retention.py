@@ -42,10 +42,13 @@ SUM, DEFAULT = {"reward_mode": "sum"}, {"default_reward": 0.25}
         ("sqlite", NAMES, SUM | LEVELS),
         ("postgres", ("",), DEFAULT),
         ("sqlite", NAMES, DEFAULT),
+        ("sqlite", NAMES, DEFAULT | LEVELS),
+        ("postgres", NAMES, DEFAULT | PAST),
     ],
     ids=[
         *("alone", "levels", "levels-past", "several"),
         *("sum-alone", "sum", "sum-levels", "default-alone", "default"),
+        *("default-levels", "default-levels-past"),
     ],
     indirect=["database_url"],
 )

@@ -135,16 +135,45 @@ def test_a_session_with_default_rewards_lives_on_sums(
             assert replay_session(reader, harness.session).differences == []
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("zero_start", [*repeats(True), False])
-def test_levels_and_sums_of_values_live_on_sums(
-    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch, zero_start: bool
+class LongSpans(Defaults):
+    """Some rewards are of two rounds, some of more than a level lasts."""
+
+    def send(self, value: float, name: str, when: dict[str, int], told: dict[str, Any]) -> None:
+        round = when["round"] % 40
+        if round == 33:
+            last = when["round"] - 1
+            self.harness.reward(value, name, first_round=last - 11, last_round=last, **told)
+        if not 21 <= round <= 32:
+            super().send(value, name, when, told)
+
+
+@pytest.mark.parametrize(
+    ("database_url", "zero_start", "settings", "world"),
+    [
+        ("sqlite", False, SUM, Sums),
+        ("sqlite", False, {**MADE, "default_reward": 0.25}, LongSpans),
+        *repeats(
+            ("sqlite", True, SUM, Sums),
+            ("sqlite", True, {**MADE, "default_reward": 0.25}, LongSpans),
+            ("postgres", False, {**MADE, "default_reward": 0.25}, LongSpans),
+        ),
+    ],
+    indirect=["database_url"],
+)
+def test_levels_of_rounds_that_time_closes_live_on_sums(
+    harness: ServiceHarness,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    zero_start: bool,
+    settings: dict[str, Any],
+    world: type[World],
 ) -> None:
+    """A level has the rows of spans that leave its rounds, and no default where spans enter."""
     monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
     monkeypatch.setattr(levels, "HORIZONS", 1)
     options = {"levels": True, "zero_start": zero_start, **SHARED}
-    harness.create(algorithm="anytime", **SUM, options=options)
-    world = Sums(harness, ("", "a", "b"), database_url)
-    world.play(180)
-    assert world.n_from_sums >= 3
-    check_replay(harness, world)
+    harness.create(algorithm="anytime", **settings, options=options)
+    played = world(harness, ("", "a", "b"), database_url)
+    played.play(180)
+    assert played.n_from_sums >= 3
+    check_replay(harness, played)

@@ -91,7 +91,7 @@ LARGE_HORIZON = Feature(
     lambda s, kind: kind.served_horizon is not None and s.horizon > kind.served_horizon,
 )
 
-TOTALS = "rewards are whole totals of slots, 0 too"
+TOTALS = "totals are whole and told, 0 too: nobody says when a trajectory, or a slot's parts, end"
 STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
 
 RULES = (

@@ -126,15 +126,23 @@ class Trial:
             changes["mode"] = mode
         if guard is not None and not guard == self.guard == "off":
             changes["guard"] = guard
-        turns_live = n_slots is not None and changes.get("mode") == "live"
-        begins = guard == "armed" or turns_live
-        if begins:
-            changes |= {"since": n_rounds, "since_reward": n_rewards}
-            changes |= {"since_slot": n_slots or 0, "until_slot": None}
-        is_shadow = changes.get("mode", self.mode) == "shadow"
-        if n_slots is not None and is_shadow and (begins or "mode" in changes):
-            changes["until_slot"] = max(n_slots - 1, 0)
-        return Trial(**{**asdict(self), **changes}) if changes else self
+        changed = Trial(**{**asdict(self), **changes}) if changes else self
+        if guard == "armed" or (n_slots is not None and changes.get("mode") == "live"):
+            return changed.anew(n_rounds, n_rewards, n_slots)
+        if n_slots is not None and changes.get("mode") == "shadow":
+            return replace(changed, until_slot=max(n_slots - 1, 0))
+        return changed
+
+    def anew(self, n_rounds: int, n_rewards: int, n_slots: int | None) -> "Trial":
+        """Return the trial with a comparison that begins now; numbers as in `changed`."""
+        until = None if n_slots is None or self.mode == "live" else max(n_slots - 1, 0)
+        return replace(
+            self,
+            since=n_rounds,
+            since_reward=n_rewards,
+            since_slot=n_slots or 0,
+            until_slot=until,
+        )
 
     def tripped(self, n_slots: int | None) -> "Trial":
         """Return the trial once lift lies below zero; `n_slots` as in `changed`."""

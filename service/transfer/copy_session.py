@@ -16,6 +16,8 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
+from service.rounds.closing import closing_of
+from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates, refuse_unmeasured
 from service.session.kept_contexts import may_be_kept
@@ -28,7 +30,7 @@ from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 from service.transfer.import_schedule import last_passed
 
-NOT_COPIED = ("agent", "estimate")  # records
+NOT_COPIED = ("agent", "estimate", "lift", "unit")  # records
 WORKED_OUT = ("products", "repetition")  # settings of columns
 
 
@@ -40,13 +42,6 @@ def copied_session(
     `asked` are settings that the copy has instead of its source's, `allowed` what a fit may cost.
     Raises 422 naming the field.
     """
-    if source.dropped_to:
-        detail = (
-            f"rounds up to position {source.dropped_to} are dropped: a copy would learn nothing of "
-            "them. With the same settings, `lhb export` and `lhb import` go on with what was "
-            "learned; for other settings, begin a new session"
-        )
-        raise Problem(ProblemCode.ROUND_DROPPED, detail)
     settings = {name: value for name, value in asked.items() if name != "name"}
     request = {**json.loads(source.request), **settings, "name": asked.get("name")}
     columns = _columns(source, settings)
@@ -54,6 +49,9 @@ def copied_session(
     request |= {"dim": columns.get("dim", source.dim)}
     copy = replace(source, **plain, **columns, name=asked.get("name"), request=json.dumps(request))
     agent = checked_agent(copy, allow_oracles, settings)
+    if source.dropped_to:
+        _refuse_dropped(source, copy)
+        copy.trial = copy.trial.anew(copy.n_rounds, copy.n_measurements, source.schedule.n_slots)
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
         raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
@@ -65,6 +63,18 @@ def copied_session(
     waiting = [] if due is None else [due]
     schedule = Schedule(waiting=waiting, n_slots=source.schedule.n_slots)
     return replace(copy, changes=changes, schedule=schedule, created_at=now), agent
+
+
+def _refuse_dropped(source: SessionRow, copy: SessionRow) -> None:
+    """Raise a 409 unless sums of slots stand for dropped rounds, with the columns of the copy."""
+    columns = [(one.names, n_given(one)) for one in (source, copy)]
+    if not closing_of(source).stays or columns[0] != columns[1]:
+        detail = (
+            f"rounds up to position {source.dropped_to} are dropped: a copy would learn nothing of "
+            "them. With the same settings, `lhb export` and `lhb import` go on with what was "
+            "learned; for other settings, begin a new session"
+        )
+        raise Problem(ProblemCode.ROUND_DROPPED, detail)
 
 
 def _columns(source: SessionRow, settings: Mapping[str, Any]) -> dict[str, Any]:

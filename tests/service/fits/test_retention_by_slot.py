@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import service.rounds.retention
+from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
@@ -17,9 +18,11 @@ from service.commands.void_decision import VoidDecision
 from service.rounds.retention import plan
 from service.session.records import DecisionRow
 from service.storage.ports import Slices, Store
+from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session, read_lines
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.examples import repeats
 from tests.service.fits.retention_twins import refused
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
 from tests.service.service_harness import ServiceHarness
@@ -124,6 +127,48 @@ def test_a_session_that_drops_decisions_finds_the_same(
     assert len(whole[1]) > len(whole[0]) > 10
     assert whole == less
     assert harness.session.n_dropped_rounds > 100
+
+
+def copied(harness: ServiceHarness, world: World, path: Path, **asked: Any) -> dict[str, Any]:
+    """The fit of a copy, which the harness then means."""
+    source = harness.session
+    copy, agent = copied_session(source, asked, False, FitCost(1e9, 1e9), harness.now)
+    with harness.store.reader() as reader:
+        content = b"".join(copy_session(reader, source, copy, agent))
+    made, _ = harness.import_file(path, content)
+    harness.key, compared = made.key, (made.trial.since, made.n_rounds)
+    harness.tick()
+    world.fit()
+    world.play(20)
+    assert n_replayed(harness) >= 1
+    return {"found": found(harness), "compared": compared}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
+@pytest.mark.parametrize("totals", ["trajectory", *repeats("all")])
+def test_a_copy_learns_of_dropped_slots(
+    harness: ServiceHarness, database_url: str, totals: str, tmp_path: Path
+) -> None:
+    """With other settings it finds what a copy finds of a session that keeps all decisions."""
+    settings = {"holdout": {"share": 0.3, "policy": "uniform"}, "features": ["x", "y", "z"]}
+    asked = {"horizon": 4, "options": {"trend": True}}
+    made = []
+    for kept in ({}, KEPT):
+        harness.now = 1000.0
+        world = World(harness, database_url, clock={"totals": totals}, **settings, **kept)
+        world.play(110)
+        sum_up(harness)
+        assert drop(harness) == bool(kept)
+        if kept:
+            columns = {"repetition": 3}
+            agree = (harness.session, columns, False, FitCost(1e9, 1e9), 0.0)
+            refused("round_dropped", copied_session, *agree)
+        made.append(copied(harness, world, tmp_path, **asked))
+    whole, less = made
+    assert less["found"] == whole["found"]
+    assert len(whole["found"]) > 2
+    n = whole["compared"][1]
+    assert (whole["compared"], less["compared"]) == ((0, n), (n, n))
 
 
 def compared(harness: ServiceHarness, url: str, totals: str, path: Path, kept: Any) -> list[Any]:

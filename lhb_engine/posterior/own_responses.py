@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from lhb_engine.posterior.rank_one_posterior import Posterior
 
 FEWEST, MOST = 5, 2048  # trajectories that a covariance is read off; of more, those with most rows
+MOST_NUMBERS = 80_000  # that these trajectories' A have
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)  # of the variance: that of groups
 FEWEST_GROUPS, MOST_GROUPS = 3, 100  # that are asked; whose means are said: those with most rows
 LIKELIER = 1.0  # nats a feature: by so many groups have to differ
-SPREADS = np.append(0.0, np.geomspace(0.01, 8.0, 28))  # of each number of theta, which is of unit
-SWEEPS, STILL = 60, 1e-3  # at most so many; nats by which the last one raised the likelihood
-PRIOR = 1  # trajectories, beyond one a feature, that an equal spread of all features counts as
+SPREADS = np.append(0.0, np.geomspace(0.01, 8.0, 10))  # of each number of theta, which is of unit
+CYCLES, STILL = 16, 1e-2  # at most so many; nats by which the last one raised the likelihood
+FARTHEST = 64.0  # that a cycle goes, in its first step
+PRIOR = 1  # trajectories, beyond one a feature, that features without correlation count as
 TINY = 1e-12  # of the errors' variance: no noise is less
 QUANTILE = 1.96  # of a 95% interval
 
@@ -328,26 +330,46 @@ class _Likelihood:
         noise2 = max(noise2, TINY * self.mean_square)
         return _sweep(self.found, covariances, noise2, self.places, shifts=self.shifts)
 
-    def with_noise(self, covariances: Sequence[Floats]) -> _Sweep:
-        """Return the step at these covariances, after three steps of the noise alone."""
-        step = self.step(covariances, self.mean_square)
-        for _ in range(3):
-            step = self.step(covariances, step.noise2)
-        return step
-
     def likeliest(self, priors: Sequence[Floats], noise2: float) -> _Sweep:
-        """Return the end of EM from these covariances; the first counts as some trajectories."""
-        step, weights = self.step(priors, noise2), (len(priors[0]) + PRIOR, 0)
-        for _ in range(SWEEPS if priors[0].any() else 0):
-            before = step.cost
-            covariances = [
-                (level.second + weight * prior) / (len(level.mean) + weight)
-                for level, prior, weight in zip(step.levels, priors, weights, strict=False)
-            ]
-            step = self.step(covariances, step.noise2)
-            if 0.0 <= before - step.cost < STILL:
+        """Return the end of EM from these covariances, with less correlation in the first.
+
+        After two steps it goes on as far as these say (SQUAREM), where that is likelier: a variance
+        of 0 is approached ever more slowly.
+        """
+        step = self.step(priors, noise2)
+        for _ in range(CYCLES if priors[0].any() else 0):
+            one = self._next(step)
+            two, before = self._next(one), step.cost
+            far = self.step(_beyond([step, one, two]), two.noise2)
+            step = far if far.cost < two.cost else two
+            if before - step.cost < STILL:
                 break
         return step
+
+    def _next(self, step: _Sweep) -> _Sweep:
+        new = []
+        for level in step.levels:
+            covariance, n = level.second / len(level.mean), len(level.mean)
+            alone = (len(covariance) + PRIOR) / (n + len(covariance) + PRIOR)
+            new.append(covariance + alone * (np.diag(np.diag(covariance)) - covariance))
+        return self.step(new, step.noise2)
+
+
+def _beyond(steps: list[_Sweep]) -> list[Floats]:
+    """Return covariances beyond those of three steps, by the roots of these."""
+    roots = [np.stack([_root(level.covariance) for level in step.levels]) for step in steps]
+    first, second, third = roots
+    by = second - first
+    change = third - second - by
+    turn = float(np.linalg.norm(change))
+    size = min(max(1.0, float(np.linalg.norm(by)) / max(turn, TINY)), FARTHEST)
+    far = first + 2.0 * size * by + size**2 * change
+    return list(far @ far.transpose(0, 2, 1))
+
+
+def _root(covariance: Floats) -> Floats:
+    least = max(TINY * float(np.trace(covariance)), float(np.finfo(float).tiny))
+    return np.asarray(np.linalg.cholesky(covariance + least * np.eye(len(covariance))))
 
 
 def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> ResponseSpread | None:
@@ -357,7 +379,8 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
     any covariance. With `shifts` the mean may be another than theta. With `by` (see `group_of`)
     groups have means of their own, where these are likelier. None from a few trajectories.
     """
-    every, found = found, found.with_most_rows(MOST)
+    every, dim = found, found.product.shape[1]
+    found = found.with_most_rows(min(MOST, MOST_NUMBERS // dim**2))
     if len(found.n_rows) < FEWEST:
         return None
     size = np.einsum("nii->i", found.gram)
@@ -365,7 +388,9 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
     if unit is None:
         return None
     alike = _Likelihood.of(found, shifts)
-    steps = [alike.with_noise([tau**2 * unit]) for tau in SPREADS]
+    steps = [alike.step([np.zeros_like(unit)], alike.mean_square)]
+    for tau in SPREADS[1:]:  # noise is what the last spread leaves
+        steps.append(alike.step([tau**2 * unit], steps[-1].noise2))
     best = int(np.argmin([step.cost for step in steps]))
     whole, noise2 = SPREADS[best] ** 2 * unit, steps[best].noise2
     step, groups = alike.likeliest([whole], noise2), None
@@ -394,7 +419,9 @@ def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, An
     all_of = every.step([level.covariance for level in step.levels], step.noise2).levels[1]
     n_rows = np.bincount(every.places[0], weights=found.n_rows)
     most = np.argsort(-n_rows, kind="stable")[:MOST_GROUPS].tolist()
-    known, variances = sorted(set(names)), np.einsum("nii->ni", all_of.doubt)
+    told = np.einsum("ij,nji->ni", all_of.covariance, all_of.precision)  # share of the variance
+    unsure = 4.0 / max(len(told), 4) * (1.0 / np.maximum(told, TINY) - 1.0)  # of the covariance
+    known, variances = sorted(set(names)), np.einsum("nii->ni", all_of.doubt) * (1.0 + unsure)
     means = {known[i]: (all_of.mean[i] - step.shift).tolist() for i in most}
     errors = {known[i]: np.sqrt(np.maximum(variances[i], 0.0)).tolist() for i in most}
     covariance = all_of.covariance.tolist()

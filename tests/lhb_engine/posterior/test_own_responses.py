@@ -207,10 +207,12 @@ def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "n_users"), [(0.15, 60), (0.6, 60), (0.6, 12)])
-def test_intervals_hold(size: float, n_users: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "last", "n_users"), [(0.15, 1.4, 60), (0.6, 1.4, 60), (0.6, 1.4, 12), (0.6, 0.0, 60)]
+)
+def test_intervals_hold(size: float, last: float, n_users: int) -> None:
     """Of the spread of each feature, and of users' own theta: (0.95 +- 2.5 errors)."""
-    root = size * np.diag([0.6, 1.0, 1.4])
+    root = size * np.diag([0.6, 1.0, last])
     inside, near = [], []
     for seed in range(150):
         history, deltas = drawn(seed, n_users, 20, root)
@@ -225,6 +227,17 @@ def test_intervals_hold(size: float, n_users: int) -> None:
         near.append(np.abs(own.deltas(found) - deltas) < 1.96 * error)
     assert 0.92 <= np.mean(inside) <= 0.98
     assert 0.93 <= np.mean(near) <= 0.97
+
+
+def test_a_feature_that_works_for_all_alike_has_no_spread() -> None:
+    """What the others differ by says nothing of it."""
+    history, _ = drawn(5, 60, 20, np.diag([0.3, 0.3, 0.0]))
+    said = spread_of(Evidence.of(align(history), KNOWN, DIM), shifts=True)
+    assert said is not None
+    low, high = np.array(said.to_json()["intervals"]).T
+    assert low[2] == 0.0
+    assert high[2] < 0.1
+    assert (low[:2] > 0.2).all()
 
 
 def in_groups(seed: int, apart: float) -> tuple[History, dict[str, Floats]]:
@@ -263,6 +276,24 @@ def test_a_group_s_mean_is_found_and_a_new_trajectory_begins_with_it() -> None:
     theta, further = agent.response("elsewhere/new", None)
     assert theta.tolist() == THETA.tolist()
     assert (further > 1.3 * error).all()
+
+
+@pytest.mark.slow
+def test_intervals_of_groups_hold() -> None:
+    """Of their means and spread: (0.95 +- 2.5 errors)."""
+    spread, near = [], []
+    for seed in range(60):
+        history, means = in_groups(seed, 0.5)
+        said = spread_of(Evidence.of(align(history), KNOWN, DIM), shifts=True, by="/")
+        assert said is not None
+        groups = said.to_json()["groups"]
+        low, high = np.array(groups["intervals"]).T
+        spread.append((low <= 0.5) & (high >= 0.5))
+        for name, mean in means.items():
+            error = np.array(groups["means"][name]) + said.shift - mean
+            near.append(np.abs(error) < 1.96 * np.array(groups["errors"][name]))
+    assert 0.92 <= np.mean(spread) <= 0.98
+    assert 0.93 <= np.mean(near) <= 0.97
 
 
 def test_groups_that_do_not_differ_change_nothing() -> None:

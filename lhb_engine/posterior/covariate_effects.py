@@ -122,9 +122,9 @@ class CovariateEffects:
 
     def _root(self, noise2: Floats, of: Ints | slice) -> tuple[Floats, Floats]:
         every = self.included[of][:, self._group_of] * self._taken
-        used = np.flatnonzero(every.any(axis=0) | (np.arange(every.shape[1]) == 0))
+        used = np.flatnonzero(every.any(axis=0) | (self._group_of == 0))
         on, ridge = every[:, used], noise2[of, None] / self._square
-        unit, here = self.unit[np.ix_(used, used)], on > 0.0
+        unit, here = self.unit[used[:, None], used], on > 0.0
         if len(used) == 1:  # the baseline alone, most often: the same numbers without LAPACK
             lower = np.sqrt(unit[0] * (on * on) + np.where(here, ridge, 1.0))
             width = np.log(lower[:, 0]) - 0.5 * np.where(here, np.log(ridge), 0.0)[:, 0]

@@ -51,10 +51,11 @@ def gain(
         n_arms, pays = len(contexts), contexts @ totals.T
         turns = np.bincount((contexts @ deciding.T).argmax(axis=0), minlength=n_arms)
         played = epsilon / n_arms + (1.0 - epsilon) * turns / len(deciding)
-        about = pays - pays.mean(axis=0)
+        by_chance = pays.mean(axis=0)
+        about = pays - by_chance
         known += float((about.mean(axis=1) ** 2).mean())
         doubt += float(about.var(axis=1).mean())
-        chance += pays.mean(axis=0)
+        chance += by_chance
         chosen += played @ pays
         most += pays.max(axis=0)
         right += pays.argmax(axis=0) == (contexts @ theta).argmax()

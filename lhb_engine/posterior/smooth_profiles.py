@@ -59,17 +59,17 @@ def solved(shape: Shape, middle: float, a: Floats, v: Floats) -> Solved:
 
 
 def drawn_shape(
-    shape: Shape, middle: float, a: Floats, v: Floats, rng: np.random.Generator
+    shape: Shape, now: Solved, middle: float, a: Floats, v: Floats, rng: np.random.Generator
 ) -> tuple[Shape, Solved]:
-    """Move a shape by its evidence, or leave it."""
+    """Move a shape, which is solved `now`, by its evidence, or leave it."""
     size, fade, bend = shape
     moved = rng.integers(-1, 2, 2)
     other = (
         size + STEP * rng.standard_normal(),
-        int(np.clip(fade + moved[0], 0, len(FADES) - 1)),
-        int(np.clip(bend + moved[1], 0, len(BENDS) - 1)),
+        min(max(fade + int(moved[0]), 0), len(FADES) - 1),
+        min(max(bend + int(moved[1]), 0), len(BENDS) - 1),
     )
-    now, new = solved(shape, middle, a, v), solved(other, middle, a, v)
+    new = solved(other, middle, a, v)
     return (other, new) if np.log(rng.random()) < new[0] - now[0] else (shape, now)
 
 
@@ -165,10 +165,10 @@ class SmoothProfiles:
             v = np.tensordot(by, target, (0, axis))
             return (a - along @ along.T) / s2, (v - along @ (level @ root)) / s2
 
-        first = group[0]
-        self._shape[first], now = drawn_shape(
-            self._shape[first], self._middle, *products(share, 0), rng
-        )
+        first, middle = group[0], self._middle
+        a, v = products(share, 0)
+        now = solved(self._shape[first], middle, a, v)
+        self._shape[first], now = drawn_shape(self._shape[first], now, middle, a, v, rng)
         _, lower, half, spread = now
         z = half + rng.standard_normal(len(half))
         profile = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
@@ -226,9 +226,10 @@ class SmoothChains(Chains):
         """Draw each chain's shape by its evidence, and the lag weights, by (14.3)."""
         gram, right, _ = self._products()
         for c, s2 in enumerate(self.noise2.tolist()):
-            a, v = gram[c] / s2, right[c] / s2
+            a, v, middle = gram[c] / s2, right[c] / s2, self._middle
+            now = solved(self._shapes[c], middle, a, v)
             for _ in range(MOVES):
-                self._shapes[c], now = drawn_shape(self._shapes[c], self._middle, a, v, self.rng)
+                self._shapes[c], now = drawn_shape(self._shapes[c], now, middle, a, v, self.rng)
             _, lower, half, spread = now
             z = half + self.rng.standard_normal(len(half))
             self.w[c] = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]

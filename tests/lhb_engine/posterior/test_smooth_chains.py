@@ -60,8 +60,8 @@ def test_the_draws_of_smooth_lag_weights_are_those_of_dense_algebra(monkeypatch)
     shape = (np.log(0.2), 3, 2)
     chains._shapes = [shape] * 4000
 
-    def held(shape, middle, a, v, rng):
-        return shape, smooth_profiles.solved(shape, middle, a, v)
+    def held(shape, now, middle, a, v, rng):
+        return shape, now
 
     monkeypatch.setattr(smooth_profiles, "drawn_shape", held)
     chains.theta = np.tile(THETA, (4000, 1))

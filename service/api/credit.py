@@ -264,7 +264,7 @@ def _chosen(
         return [], {}
     rows = list(giving_way(reader.chosen(session.key, first, session.n_rounds)))
     last = {one.trajectory: one.round for one in rows}
-    return [one for one in rows if one.trajectory != session.erasing and not one.is_void], last
+    return [one for one in rows if session.has(one.trajectory) and not one.is_void], last
 
 
 def _passed(session: SessionRow, chosen: list[ChosenArm], last: dict[str, int]) -> Ints:

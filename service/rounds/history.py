@@ -201,7 +201,7 @@ class PastByDecision(StoredPast):
     def _spans(self, first: int) -> dict[str, list[int]]:
         """Return the first and the last round of each trajectory in the window, from a position."""
         spans = self._reader.window_spans(self._session.key, first, self._window.last)
-        return {name: rounds for name, *rounds in spans if name != self._session.erasing}
+        return {name: rounds for name, *rounds in spans if self._session.has(name)}
 
     def _needed(
         self, wanted: list[Rows], latest: dict[str, list[int]] | None = None
@@ -324,8 +324,7 @@ class PastByTime(PastByDecision):
 
         By default a round counts only where no span has it, nor the round before, as its pair.
         """
-        rows = _rounds(ranges)
-        rows.pop(self._session.erasing or "\0", None)
+        rows = _rounds([one for one in ranges if self._session.has(one[0])])
         if self._closing.adds_up:
             return rows
         before = [(name, first - 1, last) for name, first, last in ranges]

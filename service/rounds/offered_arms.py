@@ -41,7 +41,7 @@ def offered_arms(
     offered: dict[Arm, list[Floats]] = defaultdict(list)
     places = [place for place in latest_kept(session.n_rounds) if place >= first]
     for name, _, packed in reader.context_sets(session.key, places):
-        if name != session.erasing:
+        if session.has(name):
             for i, context in enumerate(unpack(packed, session.dim)):
                 arm_id = ids.get(i)
                 offered[arm_id, i if arm_id is None else None].append(context)
@@ -77,5 +77,5 @@ def stored_sets(
         window = replace(window, first=max(window.first, agent.prediction.since_round))
     first, last = timeline_of(session).positions_of(window, known)
     stored = reader.context_sets(session.key, [p for p in latest_kept(last) if p >= first])
-    kept = [(position, one) for name, position, one in stored if name != session.erasing]
+    kept = [(position, one) for name, position, one in stored if session.has(name)]
     return {position: unpack(one, session.dim) for position, one in kept}

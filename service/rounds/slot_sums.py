@@ -246,7 +246,7 @@ def _read(
         ):
             if not name:
                 round = number
-            if context and name != session.erasing:
+            if context and session.has(name):
                 names.append("" if is_of_all else name)
                 times.append(at)
                 positions.append(position)

@@ -41,7 +41,8 @@ def stored_measurements(
             roots[place] = replaces
     first_rounds, last_rounds, places = (np.array(a, np.int64) for a in (first, last, position))
     whole = Measurements(first_rounds, last_rounds, np.array(value), places)
-    found = {name: whole.chosen(here) for name, here in names.slices(len(first))}
+    there = {name: here for name, here in names.slices(len(first)) if session.has(name)}
+    found = {name: whole.chosen(here) for name, here in there.items()}
     if roots:
         latest: dict[int, int] = {}
         for place, root in roots.items():
@@ -49,10 +50,8 @@ def stored_measurements(
                 latest[root] = max(place, latest.get(root, 0))
         earlier = {place for place in roots if place <= anew} - {*latest.values()}
         replaced = np.array([*latest, *earlier], np.int64)
-        for name, here in names.slices(len(first)):
+        for name, here in there.items():
             found[name] = found[name].chosen(~np.isin(places[here], replaced))
-    if session.erasing is not None:
-        found.pop(session.erasing, None)
     return found
 
 
@@ -97,7 +96,7 @@ def last_decisions(
     found = np.array(rounds, np.int64), np.array(times)
     selected = np.frombuffer(contexts).reshape(-1, session.dim)
     for name, here in names.slices(len(rounds)):
-        if name != session.erasing:
+        if session.has(name):
             yield found[0][here], found[1][here], selected[here]
 
 
@@ -144,7 +143,7 @@ def stored_rounds(
     for name, here in names.slices(len(rounds)):
         if name in void:
             selected[here][np.isin(numbers[here], void[name])] = 0.0
-        if name != session.erasing:
+        if session.has(name):
             yield name, _together(numbers[here], selected[here], places[here])
 
 

@@ -118,6 +118,10 @@ class SessionState:
         trajectory.own = None
         trajectory.measured_through = max(trajectory.measured_through, last)
 
+    def has(self, trajectory: str) -> bool:
+        """Return whether rows of a trajectory count: they do until somebody erases them."""
+        return trajectory != self.erasing
+
     @property
     def n_gone(self) -> int:
         """How many of its rounds have no rows any more: erased ones, and dropped ones."""

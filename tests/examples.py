@@ -22,6 +22,4 @@ def repeats(*parameters: Any) -> list[Any]:
 
 
 # of tests that show nothing of a database: what databases must do alike is in tests/contracts
-on_one_database = pytest.mark.parametrize(
-    "database_url", ["sqlite", *repeats("postgres")], indirect=True
-)
+on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -64,9 +64,9 @@ WORLDS = (
     World(10_000, labels=(POOLED, ORACLE), seeds=3),
 )
 TOY = (
-    World(4, 12, 6),
-    World(4, 12, 6, w_0=0.0, labels=(POOLED, LIN_UCB)),
-    World(4, 12, 6, spread=0.3, labels=(POOLED, ALONE)),
+    World(3, 8, 6),
+    World(3, 8, 6, w_0=0.0, labels=(POOLED, LIN_UCB)),
+    World(3, 8, 6, spread=0.3, labels=(POOLED, ALONE)),
 )
 
 

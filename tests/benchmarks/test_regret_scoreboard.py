@@ -16,6 +16,7 @@ from benchmarks.regret_scoreboard import (
     variant_of,
 )
 from lhb_engine.posterior.settings import AnytimeSettings
+from tests.examples import repeats
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
 
@@ -30,12 +31,11 @@ def test_worlds_of_many_users_are_played_with_levels_and_without():
 
 
 @pytest.mark.parametrize(
-    "worlds",
-    [(BOARD[1], HARDER[7], TOLD[1]), pytest.param((*HARDER, *TOLD), marks=pytest.mark.slow)],
+    ("worlds", "n_seeds"), [((BOARD[1], HARDER[7], TOLD[1]), 2), *repeats(((*HARDER, *TOLD), 1))]
 )
-def test_every_world_plays_and_is_scored(worlds):
+def test_every_world_plays_and_is_scored(worlds, n_seeds):
     worlds = [replace(world, **SMALL) for world in worlds]
-    found = run(worlds, ["anytime", "uniform"], range(2))
+    found = run(worlds, ["anytime", "uniform"], range(n_seeds))
     assert [row["world"] for row in found["board"]] == [world.name for world in worlds]
     for row in found["board"]:
         oracle, ours = row["algorithms"]["oracle_w"], row["algorithms"]["anytime"]

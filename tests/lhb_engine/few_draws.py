@@ -10,6 +10,6 @@ from lhb_engine.posterior import profile_posterior
 
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have fits of this process draw little."""
-    few = {"first_sweeps": 3, "sweeps": 3, "kept": 3, "most_chains": 8, "smooth_chains": 2}
+    few = {"first_sweeps": 2, "sweeps": 1, "kept": 2, "most_chains": 4, "smooth_chains": 1}
     monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **few))
-    monkeypatch.setattr(profile_posterior, "SWEEPS", {"sparse": (1, 3), "smooth": (1, 3)})
+    monkeypatch.setattr(profile_posterior, "SWEEPS", {"sparse": (1, 2), "smooth": (1, 2)})

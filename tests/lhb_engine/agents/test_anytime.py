@@ -204,20 +204,22 @@ def turned(before, after, last):
 
 @pytest.mark.parametrize("kind", ["complete", *repeats("missing", "spans")])
 def test_an_alarm_where_the_world_has_turned_and_none_where_it_has_not(kind):
-    def agent_after(past, n):
+    def after(past, n):
         agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
         agent.install(agent.fit(past.over(FitWindow(1, 1, n, HORIZON, n))))
-        return type(agent).from_state(DIM, HORIZON, agent.options, agent.state())
+        kept = agent.options, agent.state()
+        return (type(agent).from_state(DIM, HORIZON, *kept) for _ in range(2))
 
     whole = FitWindow(2, 1, 500, HORIZON, 500)
     alarms = 0
     for seed in range(examples(10)):
         past = history(n=500, seed=seed, **KINDS[kind])
-        calm = agent_after(past, 300).fit(past.over(whole))
+        one, two = after(past, 300)
+        calm = one.fit(past.over(whole))
         assert calm.diagnostics["held_out_error"] < 2.0
         alarms += calm.diagnostics["alarm"]
         other = history(n=500, seed=seed, theta=-THETA, **KINDS[kind])
-        late = agent_after(past, 300).fit(turned(past, other, 300).over(whole))
+        late = two.fit(turned(past, other, 300).over(whole))
         assert late.diagnostics["alarm"]
         assert "predicted badly" in late.message or late.status == "zero"
     assert alarms <= 1

@@ -285,7 +285,7 @@ def test_covariates_are_learned_and_expected(size):
 def test_predictions_have_the_levels_of_trajectories():
     """Levels are most of the variance; a fit knows those of the rounds that it has read."""
     rng = np.random.default_rng(3)
-    n_users, n_rounds = 30, 40
+    n_users, n_rounds = 30, 24
     levels = rng.normal(0.0, 5.0, n_users)
     keys = np.tile(np.arange(n_users), n_rounds)
     selected = rng.normal(size=(len(keys), DIM))
@@ -301,7 +301,7 @@ def test_predictions_have_the_levels_of_trajectories():
 def test_predictions_and_choices_have_the_responses_of_trajectories():
     """Users want different things: who is told so predicts better, and would earn more."""
     rng = np.random.default_rng(3)
-    n_users, n_rounds = 30, 40
+    n_users, n_rounds = 30, 24
     thetas = rng.normal(size=(n_users, DIM))
     keys = np.tile(np.arange(n_users), n_rounds)
     contexts = rng.normal(size=(len(keys), K, DIM))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from service.transfer.replay import replay_session
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -162,6 +163,7 @@ async def test_a_retry_of_a_late_decision_gets_the_first_answer(serve: Serve) ->
         ({"slot_seconds": 60, "totals": "each"}, "clock.totals"),
     ],
 )
+@on_one_database
 async def test_a_clock_is_checked(serve: Serve, clock: dict[str, Any], field: str) -> None:
     async with serve() as client:
         body = {"algorithm": "anytime", "dim": 2, "horizon": 4, "clock": clock}

@@ -63,6 +63,7 @@ async def test_identical_arms_are_worth_the_same_whoever_chooses(serve: Serve) -
         assert arms["bad"]["context"] == [-5.0, -5.0]
 
 
+@on_one_database
 async def test_an_arm_that_was_never_chosen_is_shown(serve: Serve) -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
     async with serve() as client:
@@ -81,7 +82,7 @@ async def test_an_arm_that_is_chosen_no_more_keeps_its_name(serve: Serve) -> Non
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     async with serve() as client:
         ids = ["kitchen", "garden", "none"]
-        session = await played(client, ids, lambda rng: rows)
+        session = await played(client, ids, lambda rng: rows, n=48)
         for _ in range(16):  # from here on one arm alone
             asked = {"arm_ids": ids, "forced_arm": 1, "trajectory": "user 0"}
             await client.decide(session, rows.tolist(), **asked)

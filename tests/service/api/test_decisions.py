@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -146,6 +147,7 @@ BAD: list[tuple[Any, int, str, str]] = [
 ]
 
 
+@on_one_database
 async def test_bad_input_names_the_field_and_writes_nothing(
     serve: Serve, subtests: pytest.Subtests
 ) -> None:

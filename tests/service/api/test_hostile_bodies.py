@@ -65,6 +65,7 @@ def test_unknown_keys_are_named_while_they_are_few() -> None:
 
 
 @pytest.mark.parametrize("small", ["[]", "{}", '"":0', '"",""'])
+@on_one_database
 async def test_millions_of_small_things_are_not_even_parsed(serve: Serve, small: str) -> None:
     body = f'{{"items":[{",".join([small] * 1_000_001)}]}}'
     async with serve() as client:

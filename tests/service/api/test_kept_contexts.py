@@ -11,6 +11,7 @@ import pytest
 from clients.cli.evaluate import evaluate_log
 from clients.cli.log_files import read_log
 from service.session.kept_contexts import MOST_NUMBERS, pack, unpack
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -110,6 +111,7 @@ async def test_a_decision_keeps_at_most_a_megabyte(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("case", ["none kept", "idle", "arms", "width", "chosen"])
+@on_one_database
 async def test_forged_contexts_are_refused(serve: Serve, case: str) -> None:
     async with serve() as client:
         session = await played(client)

@@ -11,6 +11,7 @@ from service.base.recurring import Intervals
 from service.lift.exact import exact
 from service.lift.sums import NO_ROW, NO_SUMS, LiftSums, row_of
 from service.session.records import LiftSumsRow
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +37,7 @@ async def visits(client: Client, session: str, effect: float, n: int = 150) -> d
     return {name: (len(values), sum(values) / len(values)) for name, values in earned.items()}
 
 
+@on_one_database
 async def test_lift_is_the_difference_of_the_groups_with_its_interval(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create(holdout=HOLDOUT)

@@ -40,6 +40,7 @@ async def test_first_use_names_the_columns_and_rows_hold_numbers(serve: Serve) -
         ]
 
 
+@on_one_database
 async def test_names_decide_as_the_same_numbers_do(serve: Serve) -> None:
     """Two sessions, one told names and one numbers, agree on every arm and every estimate."""
     async with serve() as client:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from service.base.problems import ProblemCode, Unavailable
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +60,7 @@ async def test_every_route_that_reads_may_find_the_store_away(
                 assert "503" in responses(schema, method, path), (method, path)
 
 
+@on_one_database
 async def test_ranked_arm_ids_that_stand_twice(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()
@@ -69,6 +71,7 @@ async def test_ranked_arm_ids_that_stand_twice(serve: Serve) -> None:
         assert "409" in responses(schema, "post", "/v1/sessions/{session_id}/rank")
 
 
+@on_one_database
 async def test_what_is_not_json_is_documented_as_what_it_is(serve: Serve) -> None:
     async with serve() as client:
         schema = await client.read("/openapi.json")

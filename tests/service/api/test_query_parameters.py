@@ -2,11 +2,13 @@
 
 import pytest
 
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
 
 
+@on_one_database
 async def test_no_route_takes_an_unknown_parameter(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()

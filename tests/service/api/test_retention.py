@@ -8,6 +8,7 @@ import pytest
 from service.session.records import SessionKey
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -82,6 +83,7 @@ NEED_NONE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", NEED_NONE)
+@on_one_database
 async def test_where_rows_may_go(serve: Serve, settings: dict[str, Any]) -> None:
     async with serve() as client:
         body = {"algorithm": "anytime", "dim": 2, "horizon": 4, "keep_days": 2.5, **settings}

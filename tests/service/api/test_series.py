@@ -145,6 +145,7 @@ async def test_bins_of_time_are_slots_or_whole_multiples(serve: Serve) -> None:
         assert (by_week["items"][1]["first_round"], by_week["items"][1]["last_round"]) == (8, 14)
 
 
+@on_one_database
 async def test_credit_by_arm_is_that_of_its_decisions(serve: Serve) -> None:
     async with serve() as client:
         session = await learned(client, [""])

@@ -101,6 +101,7 @@ def test_a_page_of_long_trajectories_is_short() -> None:
 
 
 @pytest.mark.parametrize("listing", ["rounds", "credit"])
+@on_one_database
 async def test_a_listing_of_rounds_asks_which_trajectory_is_meant(
     serve: Serve, listing: str
 ) -> None:

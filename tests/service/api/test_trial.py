@@ -121,6 +121,7 @@ async def test_control_plays_what_another_session_ranks_first(serve: Serve, best
             assert await client.decide(session, ARMS, **body) == answer
 
 
+@on_one_database
 async def test_control_plays_another_session_over_http(serve: Serve) -> None:
     """On either database, alone and in batches with decisions of the session that it plays."""
     async with serve() as client:

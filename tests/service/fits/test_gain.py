@@ -68,6 +68,7 @@ async def test_an_estimate_says_what_choices_earn(serve: Serve, names: str) -> N
         assert await gain_of(client, made.json()["id"]) == gain
 
 
+@on_one_database
 async def test_large_sets_are_not_kept_and_the_estimate_says_so(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create(algorithm="anytime", dim=1, horizon=1)

@@ -23,7 +23,7 @@ from tests.service.service_harness import ServiceHarness
 
 @pytest.mark.parametrize(
     ("database_url", "names"),
-    [("postgres", ("",)), ("sqlite", ("", "a", "b"))],
+    [*repeats(("postgres", ("",))), ("sqlite", ("", "a", "b"))],
     indirect=["database_url"],
 )
 def test_a_session_lives_on_sums(

@@ -10,7 +10,7 @@ from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.commands.void_decision import VoidDecision
 from service.transfer.replay import replay_session
-from tests.examples import repeats
+from tests.examples import on_one_database, repeats
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
@@ -57,7 +57,7 @@ def check_replay(harness: ServiceHarness, world: World) -> None:
 
 @pytest.mark.parametrize(
     ("database_url", "names"),
-    [*repeats(("postgres", ("",))), ("sqlite", ("",)), ("sqlite", ("", "a", "b"))],
+    [("sqlite", ("",)), ("sqlite", ("", "a", "b"))],
     indirect=["database_url"],
 )
 def test_a_session_with_sums_of_values_lives_on_sums(
@@ -107,7 +107,7 @@ def test_a_session_with_sums_of_values_lives_on_sums(
 
 
 @pytest.mark.parametrize("names", [("", "a", "b"), *repeats((("",),))])
-@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
+@on_one_database
 def test_a_session_with_default_rewards_lives_on_sums(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str
 ) -> None:

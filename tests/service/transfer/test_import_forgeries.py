@@ -15,6 +15,7 @@ from service.session.records import SessionRow
 from service.transfer.file_format import export_session
 from service.transfer.import_file import fold_file
 from service.transfer.import_fold import ImportFold
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 from tests.service.service_harness import ServiceHarness
 
@@ -245,6 +246,7 @@ def test_a_line_without_an_end_is_not_read_to_its_end(
 
 
 @pytest.mark.anyio
+@on_one_database
 async def test_over_http_nothing_is_written(serve: Serve, true_file: bytes) -> None:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"
     files = [forged(true_file, forge) for _, forge in FORGERIES[::8]]

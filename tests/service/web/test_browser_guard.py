@@ -58,6 +58,7 @@ async def test_what_a_page_of_another_site_sends(
         {"host": "bandits.example.org", "content-type": "application/json; charset=utf-8"},
     ],
 )
+@on_one_database
 async def test_what_its_own_clients_send(serve: Serve, headers: dict[str, str]) -> None:
     async with serve(allowed_hosts="a.example, Bandits.example.org") as client:
         answer = await client.post("/v1/sessions", content=BODY, headers=headers)

@@ -7,6 +7,7 @@ import pytest
 from service.base.problems import Problem
 from service.commands.keys import SaveKey, new_key
 from service.web.rate_limit import N_CALLERS, RateLimit
+from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -92,6 +93,7 @@ def test_callers_that_come_and_go_are_forgotten() -> None:
     assert counter.allowed(str(N_CALLERS)) == 0
 
 
+@on_one_database
 async def test_without_a_setting_there_is_no_limit(serve: Serve) -> None:
     async with serve() as client:
         for _ in range(300):
@@ -131,6 +133,7 @@ async def test_keys_are_limited_each_for_itself(serve: Serve) -> None:
         problem(await client.get("/v1/sessions"), 401, "unauthorized")
 
 
+@on_one_database
 async def test_every_door_to_data_is_limited(serve: Serve) -> None:
     async with serve(requests_per_second=0.01, request_burst=2) as client:
         rank = {"actions": [{"id": "a", "features": []}]}

@@ -20,7 +20,7 @@ from lhb_engine.posterior.rank_one_posterior import Posterior
 
 SHARED: LagForm = "shared"
 DISCOUNT = 0.7  # of earlier errors, a fit
-SURE = 1.0  # standard errors by which another form must have predicted better than the shared one
+SURE = 1.0  # standard errors by which another form must predict better to replace the shared one
 WORSE = 2.0  # standard errors by which a form that rests predicted worse
 
 
@@ -78,12 +78,14 @@ class KnownForm:
     def judged(self, shared: "KnownForm", later: HeldOut) -> "KnownForm":
         """Return the form with its errors on rows that it has not seen, by (14.4).
 
+        Both are judged at the smaller of their correlations of errors: errors of a form that does
+        not hold last, and would predict the next ones.
         A form of an earlier fit than the shared one's has rested, and is not judged.
         """
         if self.rests_until != shared.rests_until or later.n_rows == 0:
             return self
-        n, common = later.n_rows, shared.predictor
-        mine = later.comparable(self.predictor, common)
+        n, rho = later.n_rows, min(self.autocorrelation, shared.autocorrelation)
+        mine, common = (replace(form.predictor, autocorrelation=rho) for form in (self, shared))
         nothing = replace(mine, lag_weights=0.0 * self.profiles)
         mean = later.product(common, common)
         if mean <= 0.0:
@@ -98,15 +100,16 @@ class KnownForm:
         )
 
 
-def best_form(known: Mapping[LagForm, KnownForm]) -> LagForm:
+def best_form(known: Mapping[LagForm, KnownForm], used: LagForm) -> LagForm:
     """Return the form with the least errors, if it is surely better than the shared one.
 
-    It has to be better than no effect at all, too: where there is none, shared profiles that were
-    fitted to noise predict worst.
+    Where the form in use is not the shared one, better is enough. It has to be better than no
+    effect at all, too: where there is none, shared profiles that were fitted to noise predict
+    worst.
     """
     name = min(known, key=lambda name: known[name].excess, default=SHARED)
-    best = known.get(name)
-    if best is None or best.over_none >= 0.0 or best.excess > -SURE * np.sqrt(best.variance):
+    best, sure = known.get(name), SURE if used == SHARED else 0.0
+    if best is None or best.over_none >= 0.0 or best.excess > -sure * np.sqrt(best.variance):
         return SHARED
     return name
 
@@ -135,14 +138,15 @@ class FormFits:
         """Judge the forms of an installed estimate by the rows after it."""
         found = prediction.forms if prediction else {}
         known = {name: KnownForm.from_json(form).in_units(units) for name, form in found.items()}
-        return cls(known, best_form(known), prediction, n_features).judged(later)
+        return cls(known, SHARED, prediction, n_features).judged(later)
 
     def judged(self, later: HeldOut | None) -> "FormFits":
         """Return the forms judged by some rows that their fits had not seen, and which decides."""
-        if later is None:
-            return self
-        known = {name: form.judged(self.known[SHARED], later) for name, form in self.known.items()}
-        return replace(self, known=known, in_use=best_form(known))
+        known = self.known
+        if later is not None:
+            known = {name: form.judged(known[SHARED], later) for name, form in known.items()}
+        used = self.prediction.form if self.prediction else SHARED
+        return replace(self, known=known, in_use=best_form(known, used))
 
     def can_be_told_apart(self, n_rows: int, n_unknown: int, horizon: int) -> bool:
         """Whether there are several features, not too many unknowns, and rows enough."""

@@ -65,12 +65,23 @@ def test_a_form_is_judged_by_its_squared_one_step_errors(kind):
 
 
 @pytest.mark.parametrize("levels", [0, 300])
-def test_with_levels_forms_are_compared_at_one_spread(levels):
-    """A larger spread of levels always fits better, and says nothing of lag profiles."""
+@pytest.mark.parametrize("rhos", [(0.5, 0.1), (0.1, 0.5)])
+def test_forms_are_compared_at_one_correlation_of_errors(levels, rhos):
+    """A larger one, or spread of levels, fits better, and says nothing of lag profiles."""
     past = replace(history(n=300), levels=levels).over(FitWindow(1, 1, 300, HORIZON, 300))
     seen = later("rows", align(past))
-    judged = known(rho=0.5).judged(known(rho=0.1), seen)
-    assert (judged.excess == 0.0) == bool(levels)
+    mine, shared = (known(rho=rho) for rho in rhos)
+    assert mine.judged(shared, seen).excess == 0.0
+
+
+def test_errors_that_last_do_not_speak_for_a_form():
+    """Of a form that does not hold: its rho would predict the next ones."""
+    seen = later("rows", align(history(n=300).over(FitWindow(1, 1, 300, HORIZON, 300))))
+    wrong = -SHARED
+    assert (
+        known().judged(known(wrong, rho=0.9), seen).excess
+        == known().judged(known(wrong), seen).excess
+    )
 
 
 def test_shared_profiles_decide_until_others_are_surely_better():
@@ -78,11 +89,13 @@ def test_shared_profiles_decide_until_others_are_surely_better():
         return replace(known(excess=excess, variance=1.0), over_none=over_none)
 
     forms = {"shared": known(), "sparse": other(-3.0)}
-    assert best_form({}) == "shared"
-    assert best_form(forms) == "sparse"
-    assert best_form(forms | {"sparse": other(-0.99 * SURE)}) == "shared"
-    assert best_form(forms | {"smooth": other(-4.0)}) == "smooth"
-    assert best_form(forms | {"smooth": other(-4.0, over_none=1.0)}) == "shared"
+    assert best_form({}, "shared") == "shared"
+    assert best_form(forms, "shared") == "sparse"
+    assert best_form(forms | {"sparse": other(-0.99 * SURE)}, "shared") == "shared"
+    assert best_form(forms | {"sparse": other(-0.01)}, "smooth") == "sparse"
+    assert best_form(forms | {"sparse": other(0.01)}, "sparse") == "shared"
+    assert best_form(forms | {"smooth": other(-4.0)}, "shared") == "smooth"
+    assert best_form(forms | {"smooth": other(-4.0, over_none=1.0)}, "shared") == "shared"
 
 
 def test_a_form_that_clearly_predicts_worse_rests():

@@ -16,6 +16,7 @@ from lhb_engine.estimate import FEW_LAGS, Estimate, LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, later_rows
+from lhb_engine.posterior.forgetting import turned_since
 from lhb_engine.posterior.gain import are_enough, gain
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
@@ -34,6 +35,7 @@ WORSENED = " The rounds since the last fit were predicted badly: something may h
 SAMPLED = (
     " Some directions hardly vary in the chosen contexts: decisions take posterior draws in turn."
 )
+TURNED = " Theta turns: rounds before {} speak for another one, and count no more."
 OWN_SPREAD = "Trajectories have responses of their own: their spread has intervals."
 UNTRIED = "Some features are 0 in every chosen context: what arms with them pay is not known."
 OWN_DIRECTIONS = "Each trajectory decides by its own direction."
@@ -136,7 +138,7 @@ class AnytimeFit:
         if checked and self._is_young() and not checked["alarm"]:
             message = "The direction predicts as well as it should: it stays."
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
-        first = self.past.first
+        first = (None if checked.get("alarm") else self._turned) or self.past.first
         part = self.past.part(first)
         if self.prediction is None and self.options.form is None:
             self._forms = self._forms_by_halves()
@@ -213,6 +215,7 @@ class AnytimeFit:
             no_totals=paid if isinstance(paid, str) else None,
             message=part.in_words(found, angles[0])
             + (WORSENED if checked.get("alarm") else "")
+            + (TURNED.format(first) if first == self._turned else "")
             + (SAMPLED if samples else ""),
             **covered,
         )
@@ -272,10 +275,20 @@ class AnytimeFit:
             chance["low"] = min(chance["low"], 0.0)  # of what pays nothing is known
         return earned
 
+    @cached_property
+    def _turned(self) -> int | None:
+        """The round since which another theta decides, where it turns: docs/model.md (7.33)."""
+        old, told = self.prediction, self.options
+        if old is None or told.levels or told.own or told.memory is not None:
+            return None
+        if not old.stands_out or not (old.settled or old.since_round > 1):
+            return None
+        return turned_since(old, self.rows, self.past.first)
+
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
-        if old is None or not old.settled:
+        if old is None or not old.settled or self._turned:
             return False
         if self.options.memory is not None or self.window.first > 1:
             return False

@@ -1,0 +1,61 @@
+"""Since which round theta is another one, where it turns slowly (docs/model.md (7.33))."""
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.coloured_noise import innovations
+from lhb_engine.estimate import lagged_sums
+from lhb_engine.history import Floats, Ints
+from lhb_engine.posterior.prediction_check import Predictor
+
+BLOCKS, LEAST_BLOCK, FEWEST_BLOCKS = 64, 4, 16  # of rows in order, each predicted from those before
+FEWEST_ROWS, ROWS_A_FEATURE = 40, 8  # of a window
+MOST_ROWS = 8192  # the latest
+SURE = 2.5  # standard errors by which a window predicts better than its level alone
+LEVEL = 0.01  # rows that the prior of a window's level counts as
+
+
+def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
+    """Return the round of the session since which rows speak for another theta; None if all agree.
+
+    Each block of the later half of the rows from round `first` on is predicted by the estimate with
+    theta corrected from all rows before the block, and from a window of the latest of these; its
+    lag weights stay. The window that predicts best counts, if it does so surely.
+    """
+    order = np.flatnonzero(rows.number >= max(first, 1))
+    order = order[np.argsort(rows.number[order], kind="stable")][-MOST_ROWS:]
+    size = max(LEAST_BLOCK, -(-len(order) // BLOCKS))
+    n = len(order) // size
+    if n < FEWEST_BLOCKS or not old.noise > 0.0:
+        return None
+    order = order[len(order) - n * size :]
+    carried = lagged_sums(rows.contexts, old.lag_weights[: rows.n_lags])
+    columns = np.column_stack([rows.intercept, carried, old.residuals(rows)])
+    columns[rows.number == 0] = 0.0
+    white = [innovations(rows, column, old.autocorrelation)[order] for column in columns.T]
+    blocks = np.column_stack(white).reshape(n, size, -1)
+    dim = carried.shape[1]
+    prior = np.diag(np.append(LEVEL, np.full(dim, dim * old.noise**2)))
+    sums = np.zeros((n + 1, dim + 2, dim + 2))
+    np.cumsum(blocks.transpose(0, 2, 1) @ blocks, axis=0, out=sums[1:])
+    later = np.arange(n // 2, n)
+    x, errors = blocks[later, :, :-1], blocks[later, :, -1]
+
+    def left(window: Ints | int) -> tuple[Floats, Floats]:
+        """Return the squares that a window leaves, and with the theta of all rows."""
+        known = sums[later] - sums[later - window]
+        gram, target = known[:, :-1, :-1], known[:, :-1, -1:]
+        level = (target[:, :1] - gram[:, :1, 1:] @ of_all[:, 1:]) / (gram[:, :1, :1] + LEVEL)
+        found = np.linalg.solve(gram + prior, target), np.append(level, of_all[:, 1:], axis=1)
+        own, other = (((errors - (x @ one)[..., 0]) ** 2).sum(axis=1) for one in found)
+        return own, other
+
+    of_all = np.linalg.solve(sums[later, :-1, :-1] + prior, sums[later, :-1, -1:])
+    least, window, since = float(left(later)[0].sum()), n // 2, None
+    while window * size >= max(FEWEST_ROWS, ROWS_A_FEATURE * dim):
+        own, other = left(window)
+        gain = other - own
+        if own.sum() < least and gain.sum() > SURE * gain.std() * np.sqrt(len(gain)):
+            least, since = float(own.sum()), int(rows.number[order[(n - window) * size]])
+        window //= 2
+    return since

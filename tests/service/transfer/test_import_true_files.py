@@ -14,6 +14,7 @@ from service.api.answer_models import model_of
 from service.commands.decisions import Blocked
 from service.rounds.timeline import read_history
 from service.writer.agent_cache import build_agent
+from tests.lhb_engine.few_draws import few_draws
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import checked, exported
 
@@ -49,7 +50,10 @@ MODES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_true_file_passes_at_any_moment(tmp_path: Path, mode: dict[str, Any]) -> None:
+def test_a_true_file_passes_at_any_moment(
+    tmp_path: Path, mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_draws(monkeypatch)
     harness = ServiceHarness(tmp_path)
     harness.create(**mode)
     rng = np.random.default_rng(3)

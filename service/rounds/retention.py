@@ -16,8 +16,9 @@ from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
+from service.rounds.stored_rows import n_named
 from service.session.records import DecisionRow, KeptSumsRow, SessionRow, TrajectoryRow
-from service.session.rules import has_only_sums, keeps_everything, looks_back
+from service.session.rules import has_only_sums, looks_back
 from service.session.schedule_records import DueFit, Watermark
 from service.storage.reader import FOR_EVER, Reader, SumsPlace
 
@@ -72,7 +73,8 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     may need them; or they must be of rounds that no fit uses any more. With a clock they must be
     decisions of slots whose sums are kept: slots and their totals stay.
     """
-    if keeps_everything(session) or is_busy(session) or session.archived_at is not None:
+    keeps_all = session.keep_rounds is None and session.keep_days is None
+    if keeps_all or is_busy(session) or session.archived_at is not None:
         return None
     n, until = session.n_rounds, now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
     least = session.dropped_to + (n - session.dropped_to) * LEAST_SHARE
@@ -241,9 +243,8 @@ def times_of(reader: Reader, session: SessionRow) -> Callable[[int], float | Non
         [alone] = reader.trajectories(session.key)
         key = (*session.key, alone.key)
         return lambda position: reader.time_of_round(key, position)
-    unnamed = reader.trajectory((*session.key, ""))
-    n_named = session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
-    return lambda position: reader.began_from(session.key, position, n_named)
+    n = n_named(reader, session)
+    return lambda position: reader.began_from(session.key, position, n)
 
 
 def last_before(at: Callable[[int], float | None], until: float, low: int, high: int) -> int:

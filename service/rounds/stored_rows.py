@@ -68,9 +68,13 @@ def gaps_of(reader: Reader, session: SessionRow) -> Ints:
 
 def unnamed_after(reader: Reader, session: SessionRow, position: int) -> int:
     """Return a round of the default trajectory after which all later ones than a position are."""
+    return reader.unnamed_after(session.key, position, n_named(reader, session))
+
+
+def n_named(reader: Reader, session: SessionRow) -> int:
+    """Return how many rounds named trajectories have."""
     unnamed = reader.trajectory((*session.key, ""))
-    n_named = session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
-    return reader.unnamed_after(session.key, position, n_named)
+    return session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
 
 
 def n_given(session: SessionRow) -> int:

@@ -32,11 +32,6 @@ class Rule(NamedTuple):
     because: str
 
 
-def keeps_everything(session: SessionRow) -> bool:
-    """Return whether the session has no retention."""
-    return session.keep_rounds is None and session.keep_days is None
-
-
 def looks_back(session: SessionRow) -> int | None:
     """Return how many of the session's last rounds coming fits use; None: all.
 

@@ -20,6 +20,7 @@ UNTOLD = {
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 GAIN_UNTOLD = UNTOLD | {
+    "rewards_missing": "Whether a reward comes depends on choices: what they earn is not known.",
     "trajectories_end": "Choices change how long trajectories last: what they earn in all is not "
     "known.",
     "offers_follow": "What is offered follows from choices: what they earn over chance is not "

@@ -19,6 +19,7 @@ from lhb_engine.findings.check_contexts import (
     check_halves,
     check_horizon,
 )
+from lhb_engine.findings.check_follows import Rounds, check_missing, check_stay
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_repetition import check_repetition
@@ -30,7 +31,6 @@ from lhb_engine.findings.check_series import (
     check_levels,
     check_series,
 )
-from lhb_engine.findings.check_stay import check_stay
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.covariate_effects import changing
@@ -120,7 +120,7 @@ def _of_rows(
     if not history.trajectories:
         return (NOTHING,)
     rows = align(history)
-    choices = tuple(_of_choices(history, rows, known, n_means))
+    choices = tuple(_of_choices(history, rows, known, n_means, horizon))
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
@@ -135,11 +135,12 @@ def _of_rows(
 
 
 def _of_choices(
-    history: History, rows: AlignedRounds, known: Predictor | None, n_means: int
+    history: History, rows: AlignedRounds, known: Predictor | None, n_means: int, horizon: int
 ) -> Iterator[Finding | Unchecked]:
     """Look for what choices change beside rewards, by the mean contexts of what was offered."""
     of_several: tuple[Code, ...] = ("trajectories_end",) if len(history.trajectories) > 1 else ()
-    codes: tuple[Code, ...] = ("shared_with_rewards", "offers_follow", *of_several)
+    of_rounds: tuple[Code, ...] = ("rewards_missing", *of_several)
+    codes: tuple[Code, ...] = ("shared_with_rewards", "offers_follow", *of_rounds)
     if not n_means:
         yield Unchecked(codes, "features")
         return
@@ -147,9 +148,11 @@ def _of_choices(
         yield Unchecked(codes, "sets")  # fits take what all arms share for what choices do
         return
     if history.latest_after is None:
-        yield from check_stay(history.trajectories, n_means, history.checked_window().last)
-    elif of_several:
-        yield Unchecked(of_several, "sets")  # a slot has the sets of several decisions
+        rounds = Rounds.of(history.trajectories, n_means, horizon)
+        yield from check_missing(rounds)
+        yield from check_stay(rounds, history.checked_window().last)
+    else:
+        yield Unchecked(of_rounds, "sets")  # a slot has the sets of several decisions
     if known is None:
         yield Unchecked(("offers_follow",), "rows")
     else:

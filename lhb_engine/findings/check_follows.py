@@ -1,0 +1,175 @@
+"""Checks of what follows choices beside rewards: that a trajectory ends, that no reward comes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from lhb_engine.findings.finding import Finding, Unchecked, named
+from lhb_engine.history import Flags, Floats, Ints, Trajectory
+
+CHANCE = 1e-3  # of an end's finding by chance, at one fit
+CHANCE_MISSING = 1e-4  # of one of missing rewards, which are many
+LEAST = 30  # ends, or rounds without a reward
+EACH = 5  # of these a column
+LEAST_CHANGE = 0.02  # standard deviation of the probability of a reward, as choices change it
+SILENT = 0.99  # of the gaps between rounds of a trajectory are shorter than half of what ends one
+EXACT_AGES = 32  # rounds, beyond which ages count by their octave
+LONG = 4  # rounds, from which a trajectory is compared with itself
+TIMES = 8  # equal parts of the session
+
+
+class Rounds(NamedTuple):
+    """The rounds of all trajectories whose arms' mean context is known, a place each."""
+
+    # chosen, before (n, dim): what was chosen about its round's mean, and its sum over the rounds
+    # before within the horizon
+    chosen: Floats
+    before: Floats
+    is_measured: Flags  # a reward is of this round
+    is_last: Flags  # of its trajectory
+    age: Ints  # number in its trajectory
+    at: Ints  # number in the session
+    whose: Ints  # number of its trajectory
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Trajectory], n_means: int, horizon: int) -> "Rounds":
+        """Return the rounds of `parts`, whose last `n_means` covariates `with_means` adds."""
+        parts = {key: part for key, part in parts.items() if len(part.contexts)}
+        every = [*parts.values()]
+        n = np.array([len(part.contexts) for part in every])
+        start = np.cumsum(n) - n
+        contexts, means, at = (
+            np.concatenate(some)
+            for some in zip(
+                *((part.contexts, part.covariates, part.numbering) for part in every), strict=True
+            )
+        )
+        numbers: dict[str, int] = {}
+        whose = np.array([numbers.setdefault(key.split("\0")[0], len(numbers)) for key in parts])
+        latest = np.full(len(numbers), -1)
+        np.maximum.at(latest, whose, at[start + n - 1])
+        whose = np.repeat(whose, n)
+
+        place, begin = np.arange(len(at)), np.repeat(start, n)
+        known = (means[:, -n_means] > 0.0) & contexts.any(axis=1)
+        chosen = np.where(known[:, None], contexts[:, : n_means - 1] - means[:, 1 - n_means :], 0.0)
+        sums = np.concatenate([np.zeros((1, n_means - 1)), chosen.cumsum(axis=0)])
+        before = sums[place] - sums[np.maximum(place - horizon + 1, begin)]
+        # a reward over several rounds is one of each
+        step = np.zeros(len(at) + 1, np.int64)
+        for end, sign in (("first", 1), ("last", -1)):
+            rows = [getattr(part.measurements, end) - part.first_round for part in every]
+            of = np.repeat(start, [len(one) for one in rows])
+            np.add.at(step, np.concatenate(rows) + of + (sign < 0), sign)
+        is_measured = step[:-1].cumsum() > 0
+        age = place - begin + np.repeat([part.first_round for part in every], n)
+        found = cls(chosen, before, is_measured, at == latest[whose], age, at, whose)
+        return found.only(known)
+
+    def only(self, which: Flags) -> "Rounds":
+        """Return some of them, by a mask."""
+        return Rounds._make(one[which] for one in self)
+
+
+def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
+    """Look for ends of trajectories that go with the last choice, by docs/model.md (12.6).
+
+    `last` is the session's latest round.
+    """
+    if rounds.whose.max(initial=0) < 1:
+        return
+    order = np.lexsort((rounds.at, rounds.whose))
+    same = np.diff(rounds.whose[order]) == 0
+    gaps = np.diff(rounds.at[order])[same]
+    silent = 2.0 * float(np.quantile(gaps, SILENT)) if len(gaps) else np.inf
+    # of the last round of a trajectory that may go on nothing is known
+    rounds = rounds.only(~rounds.is_last | (rounds.at < last - silent))
+    if rounds.is_last.sum() < max(LEAST, EACH * rounds.chosen.shape[1]):
+        yield Unchecked(("trajectories_end",), "rows")
+        return
+    age = rounds.age
+    octave = np.where(age <= EXACT_AGES, age, EXACT_AGES + np.log2(age).astype(np.int64))
+    clear, _ = _clear(CHANCE, rounds.is_last, rounds.chosen, [octave * TIMES + _time(rounds.at)])
+    if clear.any():
+        some = [("sooner", np.flatnonzero(clear > 0.0)), ("later", np.flatnonzero(clear < 0.0))]
+        yield Finding(
+            "trajectories_end",
+            f"Trajectories end {_after(some)}. What an ended trajectory would still have brought "
+            "is in no reward, so no gain is said. Report this worth: as a reward when somebody "
+            "comes back, or as a cost when somebody leaves.",
+            features=tuple(np.flatnonzero(clear).tolist()),
+        )
+
+
+def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
+    """Look for rounds whose reward is missing by what was chosen, by docs/model.md (12.7)."""
+    # later rounds may still wait
+    rounds = rounds.only(rounds.at < rounds.at[rounds.is_measured].max(initial=0))
+    n, dim = len(rounds.at), rounds.chosen.shape[1]
+    n_missing = n - int(rounds.is_measured.sum())
+    if min(n_missing, n - n_missing) < max(LEAST, 2 * EACH * dim):
+        return  # few are missing, or the rest is silent
+    whose = np.where(np.bincount(rounds.whose)[rounds.whose] < LONG, -1, rounds.whose)
+    columns = np.column_stack([rounds.chosen, rounds.before])
+    alike = [_time(rounds.at), whose]
+    clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike)
+    if not clear.any() or change < LEAST_CHANGE:
+        return
+    clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
+    some = [
+        ("more often", np.flatnonzero(clear > 0.0)),
+        ("less often", np.flatnonzero(clear < 0.0)),
+    ]
+    yield Finding(
+        "rewards_missing",
+        f"Rewards come {_after(some)}: {n - n_missing} of {n} rounds have one, and the others "
+        "count as unknown, so what choices earn is not known. If a round without a reward earned "
+        "nothing, send 0, or copy the session with the default reward 0.",
+        features=tuple(np.flatnonzero(clear).tolist()),
+    )
+
+
+def _clear(
+    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints]
+) -> tuple[Floats, float]:
+    """Regress on columns, about the means of those that are alike in each way.
+
+    Returns the coefficients over White's errors, (k,), 0 where they may be chance, and the
+    standard deviation of what is explained.
+    """
+    about = np.column_stack([target.astype(np.float64), columns])
+    places = [np.unique(way, return_inverse=True)[1] for way in alike]
+    for place in places * (2 * len(places) - 1):  # one way is exact, of two each by turns
+        counts = np.bincount(place)
+        means = [np.bincount(place, one) / counts for one in about.T]
+        about = about - np.column_stack(means)[place]
+    target, columns = about[:, 0], about[:, 1:]
+    clear = np.zeros(columns.shape[1])
+    moved = np.flatnonzero(np.ptp(columns, axis=0) > 0.0)
+    if not len(moved):
+        return clear, 0.0
+    columns = columns[:, moved]
+    inverse = np.linalg.pinv(columns.T @ columns)
+    by = inverse @ (columns.T @ target)
+    explained = columns @ by
+    errors = columns * (target - explained)[:, np.newaxis]
+    scale = np.sqrt(np.maximum(np.diag(inverse @ (errors.T @ errors) @ inverse), 1e-300))
+    free = len(target) - len(by) - sum(int(place.max()) for place in places)
+    scale *= np.sqrt(len(target) / max(free, 1))
+    shown = np.abs(by) >= -float(ndtri(chance / (2.0 * len(moved)))) * scale
+    clear[moved[shown]] = (by / scale)[shown]
+    return clear, float(explained.std())
+
+
+def _time(at: Ints) -> Ints:
+    return np.searchsorted(np.quantile(at, np.arange(1, TIMES) / TIMES), at)
+
+
+def _after(some: Sequence[tuple[str, Ints]]) -> str:
+    return ", and ".join(
+        f"{how} after choices with more of {named(which.tolist()).lower()}"
+        for how, which in some
+        if len(which)
+    )

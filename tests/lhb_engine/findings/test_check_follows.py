@@ -1,0 +1,140 @@
+"""Whether trajectories end, and whether rewards come, after some choices rather than others."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lhb_engine.design.covariates import with_means
+from lhb_engine.findings.check_follows import Rounds, check_missing, check_stay
+from lhb_engine.findings.finding import Finding, Unchecked
+from lhb_engine.history import Floats, Measurements, Trajectory
+
+DIM, N = 3, 6000
+
+
+def stay(some: dict[str, Trajectory], last: int) -> list[Finding | Unchecked]:
+    return [*check_stay(Rounds.of(some, 1 + DIM, 4), last)]
+
+
+def parts(leaves: Callable[[Floats, int], float], seed: int = 1) -> dict[str, Trajectory]:
+    """Return 100 people's rounds; who leaves after a choice at some age is followed by another."""
+    rng = np.random.default_rng(seed)
+    came, here = 100, [str(i) for i in range(100)]
+    rounds: dict[str, list[tuple[int, Floats]]] = {}
+    for t in range(1, N + 1):
+        i = int(rng.integers(len(here)))
+        offers = rng.uniform(-1.0, 1.0, (4, DIM)) + rng.standard_normal(DIM)
+        some = rounds.setdefault(here[i], [])
+        some.append((t, with_means(offers[0], offers)))
+        if rng.random() < leaves(offers[0] - offers.mean(axis=0), len(some)):
+            here[i], came = str(came), came + 1
+    return {
+        key: part([row for _, row in some], [t for t, _ in some]) for key, some in rounds.items()
+    }
+
+
+def part(rows: list[Floats], positions: list[int], first: int = 1) -> Trajectory:
+    """Return rounds whose covariates are what `with_means` adds."""
+    every, nothing = np.array(rows), Measurements.single(np.zeros(0, np.int64), np.zeros(0))
+    return Trajectory(every[:, :DIM], nothing, first, np.array(positions), every[:, DIM:])
+
+
+@pytest.mark.parametrize(("sign", "word"), [(1.0, "sooner"), (-1.0, "later")])
+def test_the_feature_that_people_leave_after_is_named(sign: float, word: str) -> None:
+    [found] = stay(parts(lambda taken, _: 0.05 + sign * 0.04 * taken[1]), N)
+    assert isinstance(found, Finding)
+    assert (found.code, found.features) == ("trajectories_end", (1,))
+    assert f"end {word} after choices with more of feature 1." in found.message
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [lambda *_: 0.05, lambda _, age: float(age >= 12), lambda _, age: 0.3 / age],
+    ids=["chance", "twelve rounds", "new ones"],
+)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_ends_that_follow_from_no_choice_are_not_found(
+    leaves: Callable[[Floats, int], float], seed: int
+) -> None:
+    assert not [*stay(parts(leaves, seed), N)]
+
+
+def test_who_may_come_back_and_who_goes_on_in_another_part_has_not_left() -> None:
+    """Everybody's last choice is unlike all before, and nobody has left."""
+    rng, last = np.random.default_rng(4), np.full(DIM, 2.0)
+    some = {}
+    for i in range(80):
+        rows = [with_means(one[0], one) for one in rng.uniform(-1.0, 1.0, (9, 4, DIM))]
+        rows.append(with_means(last, np.stack([last, -last])))
+        at = (i + 1 + 80 * np.arange(10)).tolist()
+        some |= {f"{i}": part(rows[:5], at[:5]), f"{i}\0more": part(rows[5:], at[5:], 6)}
+    some["nothing yet"] = replace(some["0"], contexts=np.zeros((0, DIM)), positions=None)
+    assert [*stay(some, 800)] == [Unchecked(("trajectories_end",), "rows")]
+    assert not [*stay(some, 4000)]  # a long time later: all had ten rounds
+
+
+Comes = Callable[[Floats, Floats, int, float], float]
+
+
+def measured(comes: Comes, n_users: int, seed: int = 5, n: int = 3000) -> list[Finding | Unchecked]:
+    """What is missing where a reward comes by a choice and the one before, user and time.
+
+    Users differ in what they get, and what is chosen moves with time, as an agent's choices do.
+    """
+    rng, some = np.random.default_rng(seed), {}
+    each = n // n_users
+    for user in range(n_users):
+        rows, rounds, before = [], [], np.zeros(DIM)
+        for i in range(1, each + 1):
+            offers = rng.uniform(-1.0, 1.0, (4, DIM)) + rng.standard_normal(DIM)
+            like = offers @ [user / n_users, i / each, 0.5]
+            offers = offers[[like.argmax() if rng.random() < 0.5 else 0, 0, 1, 2, 3]]
+            taken = offers[0] - offers[1:].mean(axis=0)
+            rows.append(with_means(offers[0], offers[1:]))
+            if rng.random() < comes(taken, before, user, i / each):
+                rounds.append(i)
+            before = taken
+        at = np.arange(user + 1, n + 1, n_users)[:each].tolist()
+        kept = np.array(rounds, np.int64)
+        some[f"{user}"] = replace(
+            part(rows, at), measurements=Measurements.single(kept, np.ones(len(kept)))
+        )
+    return [*check_missing(Rounds.of(some, 1 + DIM, 4))]
+
+
+@pytest.mark.parametrize("n_users", [1, 60, 3000])
+def test_rewards_that_come_by_what_was_chosen_are_found_missing(n_users: int) -> None:
+    [found] = measured(lambda taken, *_: 0.4 - 0.15 * taken[1], n_users)
+    assert isinstance(found, Finding)
+    assert (found.code, found.features) == ("rewards_missing", (1,))
+    assert "Rewards come less often after choices with more of feature 1: " in found.message
+    assert re.search(r" 1: \d+ of 2\d\d\d rounds have one", found.message)
+
+
+def test_what_was_chosen_before_counts() -> None:
+    [found] = measured(lambda _, before, *__: 0.4 + 0.15 * before[2], 1)
+    assert isinstance(found, Finding)
+    assert found.features == (2,)
+
+
+@pytest.mark.parametrize("n_users", [1, 60, 3000])
+@pytest.mark.parametrize(
+    "comes",
+    [
+        lambda *_: 0.4,
+        lambda *_: 0.998,
+        lambda _, __, user, at: 0.1 + 0.8 * (user % 2) * at,
+        lambda taken, *_: 0.4 + 0.004 * taken[1],
+    ],
+    ids=["chance", "hardly any", "users and time", "hardly"],
+)
+def test_rewards_that_are_missing_by_no_choice_are_not_found(comes: Comes, n_users: int) -> None:
+    assert not measured(comes, n_users)
+
+
+def test_rounds_after_the_last_reward_may_still_wait() -> None:
+    """None of the later half has one, and what is chosen there is unlike the first half's."""
+    assert not measured(lambda *at: float(at[3] < 0.5) * 0.6, 60)

@@ -23,7 +23,7 @@ from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.when_due import fit_now
-from service.rounds.kept_slots import KeepSlots
+from service.rounds.slot_sums import KeepSlots
 from service.session.records import DecisionRow, MeasurementRow, SessionKey
 from service.session.slot_clock import Totals
 from service.storage.database_url import open_reader, open_store

@@ -21,7 +21,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "service.api": ("service", "lhb_engine", "clients.sdk.answers"),
     # adapters know the records, the problems and their cache, never a use case
     "service.storage": (
-        *("service.storage", "service.session.records", "service.session.schedule_records"),
+        *("service.storage", "service.session.records"),
         *("service.base", "lhb_engine"),
     ),
     "lhb": ("clients", "lhb_engine"),

@@ -10,8 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from service.session.records import SessionKey
-from service.session.schedule_records import OpenWindow
+from service.session.records import OpenWindow, SessionKey
 from service.storage.sql.statements import COLUMNS
 from service.transfer.without_server import run
 from service.writer.agent_cache import build_agent

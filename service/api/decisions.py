@@ -17,8 +17,7 @@ from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
-from service.commands.decisions import Blocked, Decide, Taken, request_digest
-from service.commands.void_decision import VoidDecision
+from service.commands.decisions import Blocked, Decide, Taken, VoidDecision, request_digest
 from service.session.names import NamedContexts
 from service.session.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.storage.reader import Reader

@@ -23,8 +23,7 @@ from service.commands.out_of_turn import AskFit
 from service.fits.record import findings_of, last_estimated
 from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
-from service.session.records import EstimateRow, SessionRow
-from service.session.schedule_records import DueFit, OpenWindow, window_to_json
+from service.session.records import DueFit, EstimateRow, OpenWindow, SessionRow, window_to_json
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent

@@ -11,9 +11,9 @@ from clients.sdk.answers import AuditAnswer, KeyAnswer, LimitAnswer, NewKeyAnswe
 from service.api.access import ADMIN
 from service.api.answer_models import LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.body_parsing import BodyParser
+from service.api.request_bodies import strict
 from service.api.routes import Routes, json_response
 from service.api.runtime import actor_of, service_of, tenant_of
-from service.api.unions import strict
 from service.base.field_types import Key
 from service.base.problems import Problem, ProblemCode
 from service.commands.keys import RevokeKey, RotateKey, SaveKey, SetLimit, may_manage, new_key

@@ -18,8 +18,8 @@ from clients.sdk.answers import ProblemAnswer
 from service.api.access import NEEDED, READER, WRITER
 from service.api.answer_models import model_of
 from service.api.body_parsing import BodyParser
+from service.api.request_bodies import REF, as_union
 from service.api.runtime import Service, service_of, tenant_of
-from service.api.unions import REF, as_union
 from service.commands.sessions import unknown_session
 from service.session.records import SessionKey, SessionRow
 from service.storage.reader import Reader

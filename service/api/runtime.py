@@ -20,8 +20,7 @@ from service.base.recurring import Intervals
 from service.base.settings import Settings
 from service.base.tenant_shares import Places, TenantLimit
 from service.commands.limits import Limits
-from service.session.records import Actor, SessionKey
-from service.session.schedule_records import FitQueue
+from service.session.records import Actor, FitQueue, SessionKey
 from service.storage.giving_way import read_giving_way
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.storage.reader import Reader

@@ -1,22 +1,68 @@
-"""Endpoints that create, list, read, change and delete sessions."""
+"""Endpoints that create, list, read, follow, change and delete sessions."""
 
-from typing import Any
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, TypedDict, get_type_hints
 
 from fastapi import Query, Request, Response
+from starlette.responses import StreamingResponse
 
+from clients.sdk.answers import SessionAnswer as ClientsSession
 from lhb_engine.agents.base import Deciding
-from service.api.answer_models import LIMIT, cut, members_of, page, timestamp
+from service.api.answer_models import LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.body_parsing import PATCH, SESSION
-from service.api.routes import Routes, json_response
-from service.api.runtime import Service, actor_of, service_of, tenant_of
-from service.api.session_types import SessionAnswer, SessionPage
-from service.commands.change_session import ChangeSession, EraseFeature
-from service.commands.sessions import CreateSession, DeleteSession
+from service.api.routes import Routes, found_session, json_response
+from service.api.runtime import Service, actor_of, is_still_allowed, service_of, tenant_of
+from service.base.problems import Problem
+from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, EraseFeature
 from service.fits.cost import allowed_cost
 from service.rounds.deciding import deciding
 from service.session.records import SessionRow
+from service.session.slot_clock import Totals
+from service.session.spec import SessionSpec
+from service.session.trial import Guard, Policy
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
+
+
+class ControlAnswer(TypedDict):
+    """The session whose agent control plays, by its id."""
+
+    session: str
+
+
+class HoldoutAnswer(TypedDict):
+    """The share of trajectories in control, and what is played there."""
+
+    share: float
+    policy: Policy | ControlAnswer
+    planned_rounds: int
+
+
+class ClockAnswer(TypedDict):
+    """The slots of a session, and how many of them have begun."""
+
+    slot_seconds: int
+    start: str
+    totals: Totals
+    late_slots: int
+    n_slots: int
+
+
+SHOWN: dict[str, Any] = {
+    "seed": int,
+    "features": list[str] | None,
+    "arms": list[str] | None,
+    "holdout": HoldoutAnswer | None,
+    "guard": Guard,
+    "clock": ClockAnswer | None,
+}
+SETTINGS = {name: SHOWN.get(name, kind) for name, kind in get_type_hints(SessionSpec).items()}
+_members: Any = {**get_type_hints(ClientsSession), **SETTINGS}
+SessionAnswer: Any = TypedDict("SessionAnswer", _members)  # type: ignore[misc]
+SessionAnswer.__doc__ = ClientsSession.__doc__
 
 router = Routes("/v1/sessions", tags=["sessions"])
 
@@ -92,7 +138,7 @@ async def post_session(request: Request) -> Response:
     return json_response(answer, 201 if is_new else 200, location=location)
 
 
-@router.read("", "List sessions", SessionPage)
+@router.read("", "List sessions", page_of(SessionAnswer))
 def get_sessions(
     reader: Reader,
     tenant: str,
@@ -172,3 +218,56 @@ async def delete_feature(session_id: str, name: str, request: Request) -> Respon
     service, key = service_of(request), (tenant_of(request), session_id)
     await service.writer.submit(EraseFeature(key, name, actor_of(request)))
     return Response(status_code=204)
+
+
+EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+EVENTS = {"text/event-stream": {"schema": EVENT}}
+
+
+@router.serve(
+    "GET /{session_id}/changes",
+    "Server-sent events of a session's changes",
+    {"description": "Events", "content": EVENTS},
+    response_class=Response,
+)
+async def get_changes(session_id: str, request: Request) -> Response:
+    """Send the session now, and again within a second of every change, for 25 seconds.
+
+    Each event's data is what `GET /v1/sessions/{session_id}` answers. A reader connects again when
+    the stream has ended. It ends within seconds when the key is revoked.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    events = _events(service, tenant, session_id, lambda: is_still_allowed(request))
+    first = await anext(events)  # an unknown session is a 404, not a broken stream
+
+    async def stream() -> AsyncGenerator[str, None]:
+        async with aclosing(events):  # frees the place also if the client disconnects
+            yield first
+            async for more in events:
+                yield more
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+async def _events(
+    service: Service, tenant: str, session_id: str, is_allowed: Callable[[], bool]
+) -> AsyncGenerator[str, None]:
+    def read(reader: Reader) -> dict[str, Any]:
+        session = found_session(reader, tenant, session_id)
+        return session_answer(session, deciding(reader, session))
+
+    with service.streams.take(tenant):
+        answer, every = None, service.intervals.changes
+        for _ in range(round(service.intervals.stream / every)):
+            try:
+                now = await service.query(tenant, read)
+            except Problem:
+                if answer is None:
+                    raise
+                return  # deleted
+            if now != answer:
+                answer = now
+                yield f"data: {json.dumps(answer)}\n\n"
+            await asyncio.sleep(every)
+            if not is_allowed():
+                return

@@ -17,7 +17,7 @@ from service.api.answer_models import page_of, timestamp
 from service.api.routes import Routes, json_response
 from service.api.runtime import Service, service_of, tenant_of
 from service.base.problems import ProblemCode, Unavailable
-from service.session.schedule_records import FitQueue
+from service.session.records import FitQueue
 
 router = Routes(tags=["server"])
 ANSWER_SECONDS = 5.0  # the database's, to readiness

@@ -1,14 +1,14 @@
-"""Trajectories: their list, what is known of one, erasing one, and the one that is meant."""
+"""Trajectories: their list, the rounds of one, what is known of one, and erasing one."""
 
 from typing import Any
 
 import numpy as np
 from fastapi import Query, Request, Response
 
-from clients.sdk.answers import OneTrajectoryAnswer, TrajectoryAnswer
+from clients.sdk.answers import OneTrajectoryAnswer, RoundAnswer, SpanAnswer, TrajectoryAnswer
 from lhb_engine.posterior.own_responses import QUANTILE, group_of
 from lhb_engine.posterior.spread_in_words import differing
-from service.api.answer_models import LIMIT, page, page_of, timestamp
+from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import names_answer
@@ -19,14 +19,16 @@ from service.rounds.closing import closing_of
 from service.rounds.deciding import deciding
 from service.rounds.own_responses import closed_rounds, first_of_last, last_rounds
 from service.rounds.timeline import timeline_of
-from service.session.records import SessionRow, TrajectoryRow
+from service.session.covariates import given_covariates
+from service.session.records import DecisionRow, MeasurementRow, SessionRow, TrajectoryRow
+from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
 router = Routes(SESSION, tags=["rounds"])
 MISSING_AMONG = 1000  # a trajectory's last rounds, in which missing rewards are counted
 PAGE_ROUNDS = 20_000  # rounds that a page looks at, besides those of its last item
-CURSOR = Query(
+KEY_CURSOR = Query(
     "", max_length=256, pattern=NO_ZERO_BYTE, description="`next` of the previous page: a key"
 )
 TRAJECTORY = Query(
@@ -67,7 +69,7 @@ def cut_by_rounds(rows: list[TrajectoryRow], limit: int) -> tuple[list[Trajector
 
 @router.read("/trajectories", "List trajectories", page_of(TrajectoryAnswer))
 def get_trajectories(
-    reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
+    reader: Reader, session: SessionRow, cursor: str = KEY_CURSOR, limit: int = LIMIT
 ) -> dict[str, Any]:
     """List trajectories in order of their keys.
 
@@ -188,3 +190,68 @@ async def delete_trajectory(session_id: str, key: str, request: Request) -> Resp
     service, session = service_of(request), (tenant_of(request), session_id)
     await service.slices.run(erase_trajectory(session, key, actor_of(request)))
     return Response(status_code=204)
+
+
+def in_force(rows: list[MeasurementRow]) -> list[MeasurementRow]:
+    """Return the rows that no later one of them replaces, in their order."""
+    latest: dict[int, int] = {}
+    for row in rows:
+        latest[row.root] = max(row.position, latest.get(row.root, 0))
+    return [row for row in rows if latest[row.root] == row.position]
+
+
+def round_answer(
+    decision: DecisionRow, dim: int, measured: list[MeasurementRow], is_void: bool = False
+) -> dict[str, Any]:
+    """Return the members of `RoundAnswer`.
+
+    `measured` are the measurements whose first round is this one, with those that were corrected
+    since.
+    """
+    n_corrected = len(measured)
+    measured = in_force(measured)
+    n_corrected -= len(measured)
+    values = [m.value for m in measured if m.first_round == m.last_round]
+    spans = [
+        {**members_of(SpanAnswer, m), "covariates": given_covariates([m.covariates])}
+        for m in measured
+        if m.first_round != m.last_round
+    ]
+    covariates = [decision.covariates]
+    if any(m.covariates for m in measured):
+        covariates += [m.covariates for m in measured if m.first_round == m.last_round]
+    return {
+        **members_of(RoundAnswer, decision),
+        "context": decision.selected(dim).tolist() if decision.context else None,
+        "reward": sum(values) if values else None,
+        "n_rewards": len(values),
+        "n_corrected": n_corrected,
+        "spans": spans,
+        "covariates": given_covariates(covariates),
+        "void": is_void,
+    }
+
+
+@router.read("/rounds", "List rounds with their rewards", page_of(RoundAnswer))
+def get_rounds(
+    reader: Reader,
+    session: SessionRow,
+    trajectory: str | None = TRAJECTORY,
+    cursor: str = CURSOR,
+    limit: int = LIMIT,
+) -> dict[str, Any]:
+    """List rounds in order. A value over several rounds is listed with the first of them."""
+    key = (*session.key, meant_trajectory(reader, session, trajectory))
+    decisions = reader.decisions(key, int(cursor), limit + 1)
+    shown, following = cut(decisions, limit, lambda decision: decision.round)
+    measured: dict[int, list[MeasurementRow]] = {d.round: [] for d in shown}
+    void: set[int] = set()
+    if shown:
+        ends = shown[0].round, shown[-1].round
+        void = {one.round for one in reader.voids_of(key, *ends)}
+        for one in timeline_of(session).values_of(reader, key, *ends):
+            measured[one.first_round].append(one)
+    items = [
+        round_answer(d, session.dim, measured[d.round], d.round in void) for d in giving_way(shown)
+    ]
+    return page(items, following)

@@ -16,8 +16,7 @@ from starlette.types import Message, Send
 from service.api.body_parsing import COPY
 from service.api.routes import Routes, found_session, json_response
 from service.api.runtime import Service, actor_of, is_still_allowed, service_of, tenant_of
-from service.api.session_types import SessionAnswer
-from service.api.sessions import session_answer, written_session
+from service.api.sessions import SessionAnswer, session_answer, written_session
 from service.base.field_types import NO_STEP
 from service.commands.sessions import refuse_id_as_name
 from service.fits.cost import allowed_cost

@@ -11,9 +11,9 @@ from clients.sdk.answers import NewWebhookAnswer, WebhookAnswer
 from service.api.access import ADMIN
 from service.api.answer_models import members_of, page, page_of, timestamp
 from service.api.body_parsing import BodyParser
+from service.api.request_bodies import strict
 from service.api.routes import Routes, json_response
 from service.api.runtime import actor_of, service_of, tenant_of
-from service.api.unions import strict
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.outgoing import NotAllowed
 from service.base.problems import Problem, ProblemCode

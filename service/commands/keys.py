@@ -23,7 +23,7 @@ def new_key(
 ) -> tuple[str, ApiKey]:
     """Make a key, and the row to store, with its digest; the key itself is stored nowhere.
 
-    It gives access to a tenant, by a role of `service.web.route_checks`, until `expires_at`.
+    It gives access to a tenant, by a role of `service.web.middleware`, until `expires_at`.
     """
     key = PREFIX + secrets.token_urlsafe(32)
     digest = sha256(key.encode()).digest()

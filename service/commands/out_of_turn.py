@@ -10,8 +10,7 @@ from service.fits.beginning import beginning
 from service.fits.when_due import fit_now, start_next
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
-from service.session.records import SessionKey, SessionRow
-from service.session.schedule_records import Asked, DueFit
+from service.session.records import Asked, DueFit, SessionKey, SessionRow
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork

@@ -12,8 +12,7 @@ from service.fits.job import run_fit
 from service.fits.process_places import Place
 from service.fits.processes import FitProcesses, Job
 from service.fits.when_due import Tick
-from service.session.records import SessionKey
-from service.session.schedule_records import FitQueue
+from service.session.records import FitQueue, SessionKey
 from service.storage.ports import Store
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from service.rounds.kept_slots import SettledSlots
+from service.rounds.slot_sums import SettledSlots
 from service.session.records import KeptSumsRow, SessionRow
 
 

@@ -3,8 +3,7 @@
 import asyncio
 
 from service.base.recurring import Recurring
-from service.session.records import SessionKey
-from service.session.schedule_records import FitQueue
+from service.session.records import FitQueue, SessionKey
 from service.storage.ports import Store
 from service.storage.postgres.connection import ANSWER_SECONDS
 from service.storage.postgres.fit_claims import changes, listening

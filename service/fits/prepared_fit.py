@@ -19,12 +19,11 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, History
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
-from service.rounds.kept_slots import SettledSlots
 from service.rounds.offered_arms import stored_sets
+from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import Past, timeline_of
-from service.session.records import KeptSumsRow, SessionRow
+from service.session.records import KeptSumsRow, SessionRow, Watermark
 from service.session.rules import has_only_sums
-from service.session.schedule_records import Watermark
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 

@@ -14,10 +14,9 @@ from service.base.settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
-from service.fits.job import STARVED, prepare_process, run_fit
-from service.fits.process_limits import SPENT, within_cpu_time
+from service.fits.job import SPENT, STARVED, prepare_process, run_fit, within_cpu_time
 from service.fits.process_places import Place, Places
-from service.rounds.kept_slots import KeepSlots
+from service.rounds.slot_sums import KeepSlots
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit

@@ -18,8 +18,7 @@ from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
 from service.rounds.timeline import Timeline, timeline_of
 from service.session.estimate_in_use import model_of
-from service.session.records import SessionKey, SessionRow
-from service.session.schedule_records import DueFit, DueReason, OpenWindow, Watermark
+from service.session.records import DueFit, DueReason, OpenWindow, SessionKey, SessionRow, Watermark
 from service.writer.agent_cache import build_agent
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api import (
     batch,
-    changes,
     credit,
     decisions,
     estimates,
@@ -23,7 +22,6 @@ from service.api import (
     lift,
     rank,
     rewards,
-    rounds,
     series,
     sessions,
     status,
@@ -53,9 +51,13 @@ from service.storage.ports import Store
 from service.web.api_keys import KeyWatch
 from service.web.connection import MCP_PATH
 from service.web.full_tenants import FullTenants
-from service.web.middleware import ERROR_ANSWERS, Middleware
+from service.web.middleware import (
+    ERROR_ANSWERS,
+    Middleware,
+    refuse_by_role,
+    refuse_unknown_parameters,
+)
 from service.web.rate_limit import RateLimit
-from service.web.route_checks import refuse_by_role, refuse_unknown_parameters
 from service.web.tracing import open_tracing
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
@@ -74,7 +76,7 @@ NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_co
 log = structlog.get_logger()
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
-    *(estimates, rank, trajectories, rounds, credit, series, lift, changes, keys, webhooks),
+    *(estimates, rank, trajectories, credit, series, lift, keys, webhooks),
     *(status, dashboard),
     *(events, configuration),  # Personalizer's
 )

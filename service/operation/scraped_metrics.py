@@ -12,7 +12,7 @@ from service.api.runtime import Service
 from service.base.problems import Unavailable
 from service.operation.build import build_info
 from service.storage.database_url import is_sqlite, sqlite_path
-from service.storage.sqlite.write_ahead_log import log_bytes
+from service.storage.sqlite.database_file import log_bytes
 
 
 class ScrapedMetrics:

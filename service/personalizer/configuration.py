@@ -20,8 +20,7 @@ from service.api.routes import Routes, json_response
 from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.base.field_types import STRICT, Dim, Horizon, Number
 from service.base.problems import Problem, ProblemCode
-from service.commands.change_session import ChangeSession
-from service.commands.sessions import CreateSession, DeleteSession, find_session
+from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, find_session
 from service.fits.cost import allowed_cost
 from service.session.records import Actor, DecisionRow, SessionRow, TrajectoryKey
 from service.session.spec import DEFAULTS as SETTINGS_DEFAULTS

@@ -24,10 +24,9 @@ from service.rounds.stored_rows import (
     needed_ranges,
     stored_measurements,
     stored_rounds,
+    with_covariates,
 )
-from service.rounds.told import with_covariates
-from service.session.records import KeptSumsRow, SessionRow, VoidRow
-from service.session.schedule_records import Watermark
+from service.session.records import KeptSumsRow, SessionRow, VoidRow, Watermark
 from service.storage.reader import FOR_EVER, Range, Reader
 
 

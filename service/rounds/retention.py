@@ -17,9 +17,15 @@ from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
 from service.rounds.stored_rows import n_named
-from service.session.records import DecisionRow, KeptSumsRow, SessionRow, TrajectoryRow
+from service.session.records import (
+    DecisionRow,
+    DueFit,
+    KeptSumsRow,
+    SessionRow,
+    TrajectoryRow,
+    Watermark,
+)
 from service.session.rules import has_only_sums, looks_back
-from service.session.schedule_records import DueFit, Watermark
 from service.storage.reader import FOR_EVER, Reader, SumsPlace
 
 DAY = 86_400.0

@@ -15,8 +15,13 @@ from lhb_engine.context_sets import latest_kept
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Trajectory, joined
 from service.rounds.history import StoredPast
-from service.rounds.kept_slots import first_void_slot
-from service.rounds.slot_sums import SlotSums, SlotTable, read_slot_sums, slot_sums_of
+from service.rounds.slot_sums import (
+    SlotSums,
+    SlotTable,
+    first_void_slot,
+    read_slot_sums,
+    slot_sums_of,
+)
 from service.rounds.stored_rows import (
     NONE,
     Rows,
@@ -24,10 +29,9 @@ from service.rounds.stored_rows import (
     n_given,
     needed_ranges,
     stored_measurements,
+    with_covariates,
 )
-from service.rounds.told import with_covariates
-from service.session.records import SessionRow, SlotSumsRow
-from service.session.schedule_records import Watermark
+from service.session.records import SessionRow, SlotSumsRow, Watermark
 from service.session.slot_clock import SlotClock
 from service.storage.reader import MeasuredRow, Range, Reader
 

@@ -30,8 +30,8 @@ from service.session.records import (
     SessionRow,
     TrajectoryKey,
     TrajectoryRow,
+    Watermark,
 )
-from service.session.schedule_records import Watermark
 from service.session.slot_clock import SlotClock, longest_total
 from service.storage.ports import Changes
 from service.storage.reader import Reader

@@ -447,3 +447,23 @@ def imported_names(text: str | None, dim: int) -> Names:
     except (ValidationError, ValueError, Problem):
         detail = "not names as a session stores them"
         raise Problem(ProblemCode.INVALID, detail, "names") from None
+
+
+def fill_repetition(names: Names, contexts: Floats, lately: bytes | None) -> None:
+    """Fill the column in contexts (K, dim), in place, by what a trajectory keeps, F as bytes."""
+    alike = 0.0 if lately is None else contexts @ np.frombuffer(lately)
+    contexts[:, names.repetition_column] = alike
+
+
+def after_choice(names: Names, lately: bytes | None, context: bytes, dim: int) -> bytes:
+    """Return F after a choice of `context`, as a decision stores it; empty: no action.
+
+    With m rounds of memory a trajectory keeps F, which begins at 0 and after a choice of context x
+    is F + (x - F) / m, where a round without action counts as x = 0. The column of an arm with
+    context x is <x, F>, over all columns but those that a session works out.
+    """
+    before = np.zeros(dim) if lately is None else np.frombuffer(lately)
+    chosen = np.frombuffer(context, count=dim) if context else np.zeros(dim)
+    after = before + (chosen - before) / names.repetition
+    after[names.worked_out] = 0.0
+    return after.tobytes()

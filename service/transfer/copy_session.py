@@ -21,11 +21,8 @@ from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates, refuse_unmeasured
 from service.session.kept_contexts import may_be_kept
-from service.session.names import check_names
-from service.session.option_changes import UNCHANGED
-from service.session.records import SessionRow
-from service.session.repetition import after_choice, fill_repetition
-from service.session.schedule_records import DueFit, DueReason, Schedule, Watermark
+from service.session.names import after_choice, check_names, fill_repetition
+from service.session.records import UNCHANGED, DueFit, DueReason, Schedule, SessionRow, Watermark
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 from service.transfer.import_schedule import last_passed

@@ -29,7 +29,6 @@ from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.kept_contexts import pack
 from service.session.names import imported_names
-from service.session.option_changes import changes_of
 from service.session.records import (
     DecisionRow,
     EstimateRow,
@@ -41,6 +40,7 @@ from service.session.records import (
     SlotSumsRow,
     TrajectoryRow,
     VoidRow,
+    changes_of,
 )
 from service.session.rules import has_only_sums
 from service.session.slot_clock import clock_of

@@ -19,10 +19,11 @@ from service.base.field_types import (
     field_name,
 )
 from service.lift.sums import MOST_POINTS, ShadowSums
-from service.session.option_changes import MOST_CHANGES
 from service.session.records import (
+    MOST_CHANGES,
     PARTS,
     DecisionRow,
+    DueReason,
     EstimateRow,
     KeptSumsRow,
     LiftUnitRow,
@@ -31,7 +32,6 @@ from service.session.records import (
     SlotSumsRow,
     VoidRow,
 )
-from service.session.schedule_records import DueReason
 from service.session.slot_clock import MOST_SLOTS, StoredClock
 from service.session.trial import PlayedBy
 from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER

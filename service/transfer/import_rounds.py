@@ -11,8 +11,8 @@ from service.rounds.reward import Reward
 from service.rounds.reward_rounds import check_span
 from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
+from service.session.names import after_choice
 from service.session.records import SessionRow, TrajectoryRow
-from service.session.repetition import after_choice
 from service.session.slot_clock import MOST_SLOTS, longest_total
 from service.session.trial import played_again
 from service.transfer.import_records import check

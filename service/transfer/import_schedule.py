@@ -9,8 +9,7 @@ from lhb_engine.history import FitWindow
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.estimate_in_use import EstimateInUse
-from service.session.records import SessionRow
-from service.session.schedule_records import OUT_OF_TURN, DueFit, OpenWindow, Schedule
+from service.session.records import OUT_OF_TURN, DueFit, OpenWindow, Schedule, SessionRow
 from service.transfer.import_records import check
 from service.transfer.import_trajectories import Rounds
 from service.writer.agent_cache import build_agent

@@ -22,8 +22,7 @@ from service.rounds.retention import rounds_left
 from service.rounds.stored_rows import gaps_of
 from service.rounds.timeline import timeline_of
 from service.session.estimate_in_use import EstimateInUse
-from service.session.records import DecisionRow, EstimateRow, SessionRow
-from service.session.schedule_records import Watermark
+from service.session.records import DecisionRow, EstimateRow, SessionRow, Watermark
 from service.session.trial import played_again
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent

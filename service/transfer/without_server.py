@@ -11,8 +11,7 @@ from typing import Any
 
 from service.base.problems import Problem
 from service.base.settings import Settings
-from service.commands.change_session import ChangeSession
-from service.commands.sessions import unknown_session
+from service.commands.sessions import ChangeSession, unknown_session
 from service.session.records import SessionRow
 from service.storage.database_url import open_reader, open_store
 from service.storage.ports import Refused

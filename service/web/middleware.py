@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import structlog
 from fastapi import Request, Response
@@ -12,9 +13,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api import batch, decisions, rewards
-from service.api.access import ADMIN, EVERYBODY
+from service.api.access import ADMIN, EVERYBODY, NEEDED, ROLES, WRITER
 from service.api.metrics import Metrics
-from service.api.runtime import Service
+from service.api.runtime import Service, service_of
 from service.api.session_names import is_by_name, is_id, replace_name
 from service.base.field_types import field_name
 from service.base.logs import REQUEST_ID, log_failure, shown_path
@@ -30,7 +31,6 @@ from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_log import Asked, RequestIds, RequestLog, trace_of
-from service.web.route_checks import refuse_parameters, refuse_role
 
 Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
 BATCH_ROUTE = "/v1/batch"
@@ -303,3 +303,49 @@ def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
     if len(parts) != 5 or parts[2] != "sessions" or parts[1] != "v1" or parts[4] not in HANDLERS:
         return None
     return *HANDLERS[parts[4]], parts[3]
+
+
+def refuse_role(rank: int, method: str, route: str) -> None:
+    """Raise a 403 forbidden if a key's role is too low for a method and path template.
+
+    `rank` is the role's place in `ROLES`.
+    """
+    needed = NEEDED.get((method, route), ADMIN)
+    if rank < needed:
+        role = "no key" if rank < 0 else f"a key with the role {ROLES[rank]!r}"
+        detail = f"this needs a key with the role {ROLES[needed]!r}, and came with {role}"
+        raise Problem(ProblemCode.FORBIDDEN, detail, "authorization")
+
+
+async def refuse_by_role(request: Request) -> None:
+    """Refuse a request by `refuse_role`, and what stores more by `refuse_full`.
+
+    Every FastAPI route depends on this.
+    """
+    access, route = request.scope["lhb.access"], request.scope["route"].path
+    refuse_role(access.rank, request.method, route)
+    if request.method == "POST" and NEEDED.get((request.method, route)) == WRITER:
+        refuse_full(service_of(request), access.tenant)
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Raise a 422 for a parameter that the endpoint does not declare.
+
+    Every FastAPI route depends on this.
+    """
+    names = {field.alias for field in request.scope["route"].dependant.query_params}
+    for name in request.query_params:
+        if name not in names:
+            raise _unknown(name)
+
+
+def refuse_parameters(scope: Scope) -> None:
+    """Raise a 422 for any query parameter: hot routes take none."""
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    if pairs:
+        raise _unknown(pairs[0][0])
+
+
+def _unknown(name: str) -> Problem:
+    detail = f"this route takes no query parameter {name!r}"
+    return Problem(ProblemCode.UNKNOWN_PARAMETER, detail, name)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from lhb_engine.agents import Agent
-from service.session.option_changes import UNCHANGED, OptionChanges
-from service.session.records import EstimateRow, SessionKey
+from service.session.records import UNCHANGED, EstimateRow, OptionChanges, SessionKey
 
 Counts = dict[str, int]  # by tenant
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import AwareDatetime
 from typing_extensions import TypeAliasType
 
-from service.api.session_types import SETTINGS, ClockAnswer, ControlAnswer, HoldoutAnswer
+from service.api.sessions import SETTINGS, ClockAnswer, ControlAnswer, HoldoutAnswer
 from service.base.problems import ProblemCode
 from service.session.slot_clock import ClockBody
 from service.session.spec import DEFAULTS, REQUIRED, SessionSpec, members

@@ -11,13 +11,14 @@ from service.session.records import (
     EstimateRow,
     KeptSumsRow,
     MeasurementRow,
+    OpenWindow,
+    Schedule,
     SessionKey,
     SessionRow,
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
 )
-from service.session.schedule_records import OpenWindow, Schedule
 from service.storage.ports import Changes, Keys, KnownRows, Store, Transaction
 
 WINDOW = FitWindow(2, 9, 12, 4, 12)

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.session.records import ApiKey
-from service.session.schedule_records import DueFit, OpenWindow, Schedule, Watermark
+from service.session.records import ApiKey, DueFit, OpenWindow, Schedule, Watermark
 from service.storage.ports import Store
 from tests.contracts.sample_rows import (
     S1,

@@ -10,8 +10,7 @@ import pytest
 
 from lhb_engine.history import FitWindow
 from service.rounds.timeline import read_history
-from service.session.records import DecisionRow, VoidRow
-from service.session.schedule_records import Watermark
+from service.session.records import DecisionRow, VoidRow, Watermark
 from service.storage.ports import Store
 from service.storage.reader import PAGE_BYTES, n_bytes
 from tests.contracts.sample_rows import (

@@ -7,8 +7,7 @@ import pytest
 import service.rounds.history
 from lhb_engine.history import FitWindow
 from service.rounds.history import PastByDecision
-from service.session.records import KeptSumsRow, SlotSumsRow
-from service.session.schedule_records import Watermark
+from service.session.records import KeptSumsRow, SlotSumsRow, Watermark
 from service.storage.ports import Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 

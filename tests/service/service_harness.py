@@ -16,8 +16,8 @@ from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.when_due import Tick
-from service.rounds.kept_slots import KeepSlots
 from service.rounds.reward import Reward
+from service.rounds.slot_sums import KeepSlots
 from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.ports import Store
 from service.storage.sqlite.store import SqliteStore

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.change_session import ChangeSession
+from service.commands.sessions import ChangeSession
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.evaluation.lift import GroupSums, Lift, always_valid_quantile
-from service.api.rounds import in_force
-from service.commands.change_session import ChangeSession
+from service.api.trajectories import in_force
 from service.commands.erase_trajectory import erase_trajectory, sweep
+from service.commands.sessions import ChangeSession
 from service.lift import steps
 from service.lift.exact import ONE, exact, fraction, nearest
 from service.lift.steps import next_step

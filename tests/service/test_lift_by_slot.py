@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.commands.change_session import ChangeSession
+from service.commands.sessions import ChangeSession
 from service.lift.exact import nearest
 from service.lift.steps import next_step
 from service.lift.sums import LiftSums

@@ -16,7 +16,7 @@ from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
 from service.rounds.timeline import read_history
-from service.session.schedule_records import Watermark
+from service.session.records import Watermark
 from tests.examples import examples
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 

@@ -20,12 +20,12 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.design.covariates import with_means
 from lhb_engine.history import FitWindow, Trajectory
 from service.base.problems import Problem
-from service.commands.change_session import ChangeSession
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
-from service.commands.void_decision import VoidDecision
+from service.commands.sessions import ChangeSession
 from service.rounds.timeline import read_history
-from service.session.schedule_records import Watermark
+from service.session.records import Watermark
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from lhb_engine.history import FitWindow, History
-from service.commands.void_decision import VoidDecision
+from service.commands.decisions import VoidDecision
 from service.rounds import slot_sums
 from service.rounds.timeline import Past, timeline_of
 from service.session import slot_clock
-from service.session.records import SessionKey, SlotSumsRow
-from service.session.schedule_records import Watermark
+from service.session.records import SessionKey, SlotSumsRow, Watermark
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.command import SessionCommand

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
-from service.commands.change_session import ChangeSession
+from service.commands.sessions import ChangeSession
 from service.rounds.timeline import read_history
 from service.storage.database_url import open_store
 from tests.examples import examples

@@ -26,7 +26,7 @@ create table sessions (
     created_as text,                   -- the name in the creating body
     append_token text,                 -- of the log that is being appended in slices
     names text,                        -- JSON, see service/session/names.py
-    changes text,                      -- JSON, see service/session/option_changes.py
+    changes text,                      -- JSON, see service/session/records.py
     trial text,                        -- JSON, see service/session/trial.py
     keep_contexts integer not null,    -- whether the contexts of all arms are kept
     n_erased_rounds integer not null,  -- how much of the counts erased trajectories are
@@ -81,7 +81,7 @@ create table trajectories (
     measured_through integer not null, -- no measurement reaches beyond this round
     last_at real not null,
     own blob,                          -- its own theta, see service/rounds/own_responses.py
-    lately blob,                       -- what was chosen, see service/session/repetition.py
+    lately blob,                       -- what was chosen, see service/session/names.py
     primary key (tenant, session_id, trajectory)
 ) without rowid;
 

@@ -46,11 +46,11 @@ from service.storage.postgres.connection import (
     translated,
 )
 from service.storage.postgres.maintenance import revision_of
-from service.storage.postgres.pipeline import Pipeline
 from service.storage.postgres.statements import (
     SESSION_COLUMNS,
     SESSION_UPDATES,
     SQL,
+    Pipeline,
     PostgresReader,
     columns,
 )

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from service.base.problems import ProblemCode, Unavailable, outcome_unknown
-from service.storage.sqlite.write_ahead_log import check_copy, keep_log, log_bytes
+from service.storage.sqlite.database_file import check_copy, keep_log, log_bytes
 
 # a commit whose sync fails may stand after the next start: the log was written
 _IN_DOUBT = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}

@@ -7,8 +7,7 @@ from pathlib import Path
 from service.storage.ports import Refused
 from service.storage.schema import REVISION, SCHEMA, Schema
 from service.storage.sqlite.connection import connect, snapshot, translated
-from service.storage.sqlite.database_file import FileLock
-from service.storage.sqlite.write_ahead_log import PLAIN, log_bytes
+from service.storage.sqlite.database_file import PLAIN, FileLock, log_bytes
 
 N_PAGES = 4096  # copied between two chances to be interrupted
 

@@ -45,21 +45,19 @@ from service.storage.sql.transactions import SqlTransaction, statements, write_f
 from service.storage.sqlite.connection import connect, snapshot, translated
 from service.storage.sqlite.database_file import (
     CHECK_EVERY,
-    DatabaseFiles,
-    FileLock,
-    is_tight,
-    refuse_without_undo,
-)
-from service.storage.sqlite.maintenance import revision_of, upgrade
-from service.storage.sqlite.write_ahead_log import (
     CUT_BYTES,
     PLAIN,
+    DatabaseFiles,
+    FileLock,
     LogLength,
     check_copy,
     checkpoint,
+    is_tight,
     keep_log,
     log_bytes,
+    refuse_without_undo,
 )
+from service.storage.sqlite.maintenance import revision_of, upgrade
 
 SESSION_COLUMNS = (
     *(name for name in COLUMNS["sessions"] if name not in COUNTERS),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from service.base.logs import shown_path
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import EraseSlice, EraseTrajectory, erase_trajectory
-from service.commands.void_decision import VoidDecision
 from service.storage.ports import Slices
 from service.transfer.replay import replay_session
 from tests.contracts.test_store_hidden import n_rows

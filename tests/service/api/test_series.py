@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from service.api import changes, series
+from service.api import series, sessions
 from service.base.recurring import Intervals
 from service.storage.reader import Reader
 from tests.examples import on_one_database
@@ -219,7 +219,7 @@ async def test_no_round_is_no_bin(serve: Serve) -> None:
 async def test_changes_are_events(serve: Serve) -> None:
     async with serve(Intervals(changes=0.01)) as client:
         session = await client.create()
-        events = changes._events(client.service, "", session, lambda: True)
+        events = sessions._events(client.service, "", session, lambda: True)
         read = [await anext(events)]
         await client.decide(session)
         read.append(await anext(events))  # comes by itself

@@ -8,8 +8,8 @@ import pytest
 from service.base.problems import Problem
 from service.commands.append_history import AppendSlice, Log
 from service.commands.append_history import append_history as appended
-from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import sweep
+from service.commands.sessions import ChangeSession
 from service.transfer.file_format import export_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.examples import repeats

@@ -8,14 +8,13 @@ import pytest
 
 from lhb_engine.agents import Agent
 from service.base.problems import Problem
-from service.commands.change_session import ChangeSession
 from service.commands.out_of_turn import AskFit
+from service.commands.sessions import ChangeSession
 from service.fits import beginning
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.session.option_changes import MOST_CHANGES
-from service.session.records import SessionRow
+from service.session.records import MOST_CHANGES, SessionRow
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session

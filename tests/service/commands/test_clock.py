@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem, ProblemCode
-from service.commands.void_decision import VoidDecision
+from service.commands.decisions import VoidDecision
 from service.rounds.reward import Reward
 from tests.service.commands.slots import (
     CLOCK,

@@ -10,8 +10,7 @@ from lhb_engine.randomness import Draw
 from service.api.context_arrays import read_contexts
 from service.base.loop_slices import run_at_once
 from service.base.problems import Problem, ProblemCode
-from service.commands.change_session import ChangeSession
-from service.commands.sessions import DeleteSession
+from service.commands.sessions import ChangeSession, DeleteSession
 from service.session.records import SessionKey
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session

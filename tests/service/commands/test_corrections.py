@@ -7,11 +7,11 @@ import pytest
 
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
+from service.commands.decisions import VoidDecision
 from service.commands.rewards import ReceiveRewards
-from service.commands.void_decision import VoidDecision
 from service.rounds.reward import Reward
 from service.rounds.timeline import read_history
-from service.session.schedule_records import Watermark
+from service.session.records import Watermark
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

@@ -10,9 +10,9 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem
 from service.commands.append_history import Log, append_history
-from service.commands.void_decision import VoidDecision
+from service.commands.decisions import VoidDecision
 from service.rounds.timeline import read_history
-from service.session.schedule_records import Watermark
+from service.session.records import Watermark
 from service.storage.ports import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

@@ -14,7 +14,7 @@ from service.base.problems import Problem
 from service.commands.out_of_turn import LEAST, AskFit
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
-from service.session.schedule_records import FitQueue
+from service.session.records import FitQueue
 from service.transfer.file_format import export_session
 from tests.service.conftest import Serve, problem, until
 from tests.service.service_harness import OK, ZERO, ServiceHarness

@@ -17,8 +17,8 @@ from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds import history, slot_history, slot_sums
-from service.rounds.kept_slots import KeepSlots
 from service.rounds.slot_history import PastBySlot
+from service.rounds.slot_sums import KeepSlots
 from service.session import slot_clock
 from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session

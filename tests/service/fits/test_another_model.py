@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
-from service.commands.change_session import ChangeSession
 from service.commands.out_of_turn import AskFit
+from service.commands.sessions import ChangeSession
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit

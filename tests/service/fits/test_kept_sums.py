@@ -8,12 +8,12 @@ import pytest
 import service.fits.prepared_fit
 from lhb_engine.design import levels, moment_sums
 from lhb_engine.history import FitWindow
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
-from service.commands.void_decision import VoidDecision
 from service.rounds import history
-from service.session.schedule_records import Watermark
+from service.session.records import Watermark
 from service.transfer.replay import replay_session
 from tests.examples import repeats
 from tests.service.fits.kept_limits import keep_sums_from

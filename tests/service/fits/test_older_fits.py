@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.void_decision import VoidDecision
-from service.rounds.kept_slots import KeepSlots, SettledSlots
 from service.rounds.slot_history import PastBySlot
-from service.rounds.slot_sums import SlotSums
-from service.session.records import SessionRow
-from service.session.schedule_records import Watermark
+from service.rounds.slot_sums import KeepSlots, SettledSlots, SlotSums
+from service.session.records import SessionRow, Watermark
 from service.storage.reader import Reader
 from tests.service.fits.slot_world import make_small
 from tests.service.service_harness import ServiceHarness

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.commands.decisions import VoidDecision
 from service.commands.drop_rounds import DropSlice, GiveUpRounds, drop_rounds
 from service.commands.out_of_turn import AskFit
 from service.commands.rewards import ReceiveRewards
-from service.commands.void_decision import VoidDecision
 from service.rounds.retention import n_before, plan
 from service.rounds.reward import Reward
 from service.transfer.replay import replay_session

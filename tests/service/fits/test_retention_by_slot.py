@@ -11,10 +11,10 @@ import pytest
 import service.rounds.retention
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem
-from service.commands.change_session import ChangeSession
+from service.commands.decisions import VoidDecision
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.void_decision import VoidDecision
+from service.commands.sessions import ChangeSession
 from service.rounds.retention import plan
 from service.session.records import DecisionRow
 from service.storage.ports import Slices, Store

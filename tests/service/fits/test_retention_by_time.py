@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.commands.change_session import ChangeSession
+from service.commands.decisions import VoidDecision
 from service.commands.drop_rounds import GiveUpRounds
 from service.commands.out_of_turn import AskFit
-from service.commands.void_decision import VoidDecision
+from service.commands.sessions import ChangeSession
 from service.fits.job import run_fit
 from service.rounds.retention import plan
 from tests.contracts.conftest import reopen, store  # noqa: F401

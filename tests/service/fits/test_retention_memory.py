@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from lhb_engine.posterior import fit_data
-from service.commands.change_session import ChangeSession
+from service.commands.decisions import VoidDecision
 from service.commands.drop_rounds import GiveUpRounds
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
-from service.commands.void_decision import VoidDecision
+from service.commands.sessions import ChangeSession
 from service.rounds.retention import n_before, plan
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session

@@ -9,9 +9,9 @@ import pytest
 
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moments import Moments
-from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
+from service.commands.sessions import ChangeSession
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from lhb_engine.design import levels
-from service.commands.change_session import ChangeSession
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
-from service.commands.void_decision import VoidDecision
+from service.commands.sessions import ChangeSession
 from service.transfer.replay import replay_session
 from tests.examples import on_one_database, repeats
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import erase_trajectory, sweep
 from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
-from service.commands.void_decision import VoidDecision
 from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
 from service.rounds import slot_sums

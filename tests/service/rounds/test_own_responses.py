@@ -14,8 +14,8 @@ from lhb_engine.history import FitWindow, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 from service.api.trajectories import _one
 from service.base.problems import Problem
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.void_decision import VoidDecision
 from service.rounds import own_responses, slot_sums
 from service.rounds.stored_rows import stored_measurements
 from service.rounds.timeline import timeline_of

@@ -36,7 +36,7 @@ from lhb_engine.agents.anytime import Anytime
 from service.api.body_parsing import COPY, PATCH, SESSION
 from service.api.sessions import session_answer
 from service.api.status import algorithm_answer
-from service.commands.change_session import ChangeSession
+from service.commands.sessions import ChangeSession
 from service.commands.sessions import CreateSession
 from service.writer.agent_cache import build_agent
 from tests.service.service_harness import ServiceHarness
@@ -67,9 +67,9 @@ import sys
 from pathlib import Path
 from lhb_engine.agents.fit_cost import FitCost
 from service.api.body_parsing import COPY, PATCH, SESSION
-from service.api.session_types import SessionAnswer
+from service.api.sessions import SessionAnswer
 from service.api.sessions import session_answer
-from service.commands.change_session import ChangeSession
+from service.commands.sessions import ChangeSession
 from service.commands.sessions import CreateSession
 from service.transfer.copy_session import copied_session, copy_session
 from tests.contracts.client_settings import settings_written

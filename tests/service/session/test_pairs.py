@@ -11,9 +11,8 @@ import pytest
 from lhb_engine.agents.fit_cost import FitCost
 from service.api.body_parsing import COPY, PATCH, SESSION
 from service.base.problems import Problem
-from service.commands.change_session import ChangeSession
-from service.commands.sessions import CreateSession
-from service.session.option_changes import UNCHANGED
+from service.commands.sessions import ChangeSession, CreateSession
+from service.session.records import UNCHANGED
 from service.session.trial import AGENT_ALONE
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import read_lines

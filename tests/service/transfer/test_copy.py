@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
-from service.commands.void_decision import VoidDecision
+from service.commands.decisions import VoidDecision
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.change_session import ChangeSession
-from service.commands.void_decision import VoidDecision
+from service.commands.decisions import VoidDecision
+from service.commands.sessions import ChangeSession
 from service.storage.database_url import open_store
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from service.api.access import ADMIN, NEEDED, NO_KEY, READER, ROLES, WRITER
 from service.commands.keys import SaveKey, new_key
 from service.operation.app import ROUTERS
-from service.web.route_checks import refuse_role
+from service.web.middleware import refuse_role
 from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 from tests.service.web.test_api_keys import bearer

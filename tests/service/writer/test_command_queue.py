@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from service.base.problems import Problem
-from service.commands.change_session import EraseFeature
+from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import EraseTrajectory
-from service.commands.void_decision import VoidDecision
+from service.commands.sessions import EraseFeature
 from service.writer.command import Command
 from service.writer.command_queue import Answer, CommandQueue
 

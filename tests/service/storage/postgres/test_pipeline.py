@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-import service.storage.postgres.pipeline
-from service.storage.postgres.pipeline import Pipeline, ResultRows, Statement
-from service.storage.postgres.statements import Connection
+import service.storage.postgres.statements
+from service.storage.postgres.statements import Connection, Pipeline, ResultRows, Statement
 from service.storage.postgres.store import connect
 
 QUERIES = {
@@ -27,7 +26,7 @@ def run(pipeline: Pipeline, statements: list[Statement]) -> list[ResultRows]:
 @pytest.fixture
 def connection(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     for name, query in QUERIES.items():
-        monkeypatch.setitem(service.storage.postgres.pipeline.SQL, name, query)
+        monkeypatch.setitem(service.storage.postgres.statements.SQL, name, query)
     with connect(postgres_server, "test") as connection:
         yield connection
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from service.storage.sqlite import write_ahead_log
+from service.storage.sqlite import database_file
 from service.storage.sqlite.connection import connect
-from service.storage.sqlite.write_ahead_log import LogLength, check_copy, checkpoint, log_bytes
+from service.storage.sqlite.database_file import LogLength, check_copy, checkpoint, log_bytes
 
 
 def test_every_log_is_copied_when_it_is_long(tmp_path: Path) -> None:
@@ -27,15 +27,15 @@ def test_every_log_is_copied_when_it_is_long(tmp_path: Path) -> None:
             size = os.stat(f"{file}-wal").st_size
             if length.is_long(size):
                 sizes.append(size)
-                checkpoint(connection, cut=size > write_ahead_log.CUT_BYTES)
+                checkpoint(connection, cut=size > database_file.CUT_BYTES)
                 (mark,) = connection.execute("pragma user_version").fetchone()
-                assert mark == write_ahead_log.PLAIN
+                assert mark == database_file.PLAIN
                 with open(file, "rb") as alone:  # where SQLite has user_version
                     header = alone.read(64)
-                assert int.from_bytes(header[60:64]) == write_ahead_log.LOG_FOLLOWS
-    most = write_ahead_log.CUT_BYTES + write_ahead_log.GROWTH_BYTES
+                assert int.from_bytes(header[60:64]) == database_file.LOG_FOLLOWS
+    most = database_file.CUT_BYTES + database_file.GROWTH_BYTES
     assert max(sizes) < most + 2**20
-    assert min(sizes) > write_ahead_log.LONG_BYTES
+    assert min(sizes) > database_file.LONG_BYTES
 
 
 def test_a_reader_that_stays_does_not_make_every_commit_a_checkpoint(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from service.session.records import (
     TrajectoryRow,
 )
 from service.storage.database_url import open_store
-from service.storage.ports import Changes, Keys, KnownRows, Store
+from service.storage.ports import Changes, Keys, KnownRows
+from service.storage.transactions import Store
 from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import LargeWrite
 

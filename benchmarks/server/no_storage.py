@@ -3,21 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 from service.base.settings import Settings
 from service.operation.server import run
-from service.session.records import HiddenRows, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
-from service.storage.ports import (
-    Changes,
-    DropCursor,
-    Dropped,
-    EraseCursor,
-    InThread,
-    Keys,
-    KnownRows,
-    Slices,
-    Steps,
-)
+from service.session.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.storage.ports import Changes, Keys, KnownRows
+from service.storage.transactions import InThread, Slices, Steps, Transaction
 
 
 class NothingStored:
@@ -66,8 +58,10 @@ class NothingStored:
         return lambda *arguments: None
 
 
-class ForgetfulTransaction:
+class ForgetfulTransaction(Transaction):
     """A transaction that keeps counters in memory and drops the rows."""
+
+    slices = Slices()
 
     def __init__(self) -> None:
         self.reader: Any = NothingStored()
@@ -83,9 +77,6 @@ class ForgetfulTransaction:
         """Run each step in the thread, as a store on a disk does."""
         for step in steps:
             await in_thread(step, None)
-
-    def due_message(self, tenant: str, webhook: str, now: float) -> None:
-        """Return no message."""
 
     def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Fill in the counters; other rows are not found."""
@@ -110,15 +101,9 @@ class ForgetfulTransaction:
         yield from self.write(changes)
         yield lambda _: None
 
-    def hidden_rows(self, key: SessionKey) -> None:
-        """Return None: no row is kept."""
-
-    def erase(self, hidden: HiddenRows, place: EraseCursor | None) -> None:
-        """Do nothing: no row is kept."""
-
-    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
-        """Do nothing: no row is kept."""
-        return Dropped(None)
+    def _execute(self, name: str, *values: Any) -> Any:
+        """Run nothing: no row is found, or deleted."""
+        return Mock(**{"fetchone.return_value": None, "fetchall.return_value": []})
 
     def rollback(self) -> None:
         """Do nothing."""

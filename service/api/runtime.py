@@ -22,8 +22,8 @@ from service.base.tenant_shares import Places, TenantLimit
 from service.commands.limits import Limits
 from service.session.records import Actor, FitQueue, SessionKey
 from service.storage.giving_way import read_giving_way
-from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.storage.reader import Reader
+from service.storage.transactions import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.transfer.parsing_processes import N_PROCESSES, PARSED_HERE_BYTES, ParsingProcesses
 from service.transfer.spool import Spool, open_spool
 from service.writer.agent_cache import Agents

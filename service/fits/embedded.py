@@ -13,7 +13,7 @@ from service.fits.process_places import Place
 from service.fits.processes import FitProcesses, Job
 from service.fits.when_due import Tick
 from service.session.records import FitQueue, SessionKey
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit

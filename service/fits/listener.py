@@ -4,10 +4,10 @@ import asyncio
 
 from service.base.recurring import Recurring
 from service.session.records import FitQueue, SessionKey
-from service.storage.ports import Store
 from service.storage.postgres.connection import ANSWER_SECONDS
 from service.storage.postgres.fit_claims import changes, listening
 from service.storage.postgres.store import PostgresStore
+from service.storage.transactions import Store
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 

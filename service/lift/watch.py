@@ -13,7 +13,8 @@ from service.lift.steps import Step, next_step, sums_so_far
 from service.rounds.timeline import timeline_of
 from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
 from service.session.trial import Trial
-from service.storage.ports import Changes, Store
+from service.storage.ports import Changes
+from service.storage.transactions import Store
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit
 from service.writer.notices import announce, note

@@ -47,7 +47,7 @@ from service.personalizer import configuration, events
 from service.personalizer.configuration import move_version
 from service.session.records import LimitRow
 from service.storage.database_url import is_sqlite, open_store
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.web.api_keys import KeyWatch
 from service.web.connection import MCP_PATH
 from service.web.full_tenants import FullTenants

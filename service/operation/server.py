@@ -16,7 +16,8 @@ import uvicorn
 from service.base.settings import Settings
 from service.operation.app import create_app
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
-from service.storage.ports import Refused, Store
+from service.storage.ports import Refused
+from service.storage.transactions import Store
 from service.web.connection import connection_class
 
 MOST_AT_ONCE = 256

@@ -12,7 +12,7 @@ from service.commands.erase_trajectory import sweep
 from service.rounds.retention import Plan, plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.writer.effects import Effects
 from service.writer.notices import MOST_FORGOTTEN, ForgetAudit
 

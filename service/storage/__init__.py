@@ -1,4 +1,4 @@
 """The storage port and its SQLite and PostgreSQL adapters.
 
-Begin with `ports`, then read one adapter's `store`.
+Begin with `transactions`, then read one adapter's `store`.
 """

@@ -5,8 +5,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from service.storage.ports import Refused, Store
+from service.storage.ports import Refused
 from service.storage.reader import Reader
+from service.storage.transactions import Store
 
 SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")

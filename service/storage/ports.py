@@ -1,15 +1,11 @@
-"""The storage port: what the use cases need from a database.
+"""What a batch of commands reads and writes: the keys of its rows, the rows, and its changes.
 
-An adapter implements `Store` and `Transaction`. A batch of commands is one transaction of a few
-bulk operations: `fetch` locks and reads rows by key, `write` inserts and updates them, `commit`
-makes the changes durable. Adapters translate the errors of their driver to `Unavailable`, or to
-`Contended` if running the batch again can succeed.
+Adapters translate the errors of their driver to `Unavailable`, or to `Contended` if running the
+batch again can succeed.
 """
 
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from service.session.records import (
     ApiKey,
@@ -32,7 +28,6 @@ from service.session.records import (
     Webhook,
     number_in,
 )
-from service.storage.reader import Reader
 
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
 # a trajectory, the last of its rounds that is done, and a round before which no measurement is left
@@ -40,11 +35,6 @@ DropCursor = tuple[str, int, int]
 EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
 NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and the number or the round of a decision
 Attempt = tuple[str, str, str | None, float | None, float | None, int]
-Steps = Generator[Any, Any, None]  # yields each wait; the transaction that made it carries it out
-InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # calls f(x) in a thread
-MAX_READS = 4  # concurrent reads in a process; each has a thread
-MAX_EXPORTS = 8  # concurrent exports besides; each keeps its snapshot open until it is sent
-MAX_STREAMS = 100  # concurrent streams of changes; each reads once a second
 
 
 class Refused(RuntimeError):
@@ -218,100 +208,3 @@ class Dropped(NamedTuple):
     n_rounds: int = 0
     n_measurements: int = 0
     n_complete: int = 0
-
-
-class Transaction(Protocol):
-    """The writer's open transaction.
-
-    Operations that may wait return a generator of steps. `run` drives it in a thread, `run_async`
-    in the event loop.
-    """
-
-    @property
-    def reader(self) -> Reader:
-        """The reader that sees committed rows and this transaction's own writes; it may block."""
-
-    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
-        """Lock sessions and trajectories in key order, and read the rows of all keys.
-
-        `known` gets the rows, and None for each key without a row. Only the transaction's first
-        fetch waits for locked sessions; a later one raises `Contended` where another process holds
-        a session.
-        """
-
-    def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
-        """Lock and return the note of a session's hidden rows; it may block.
-
-        None is also returned if another process holds the note.
-        """
-
-    def due_message(self, tenant: str, webhook: str, now: float) -> Message | None:
-        """Lock and return a webhook's message whose attempt is due; it may block.
-
-        Messages that another process holds are passed over.
-        """
-
-    def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
-        """Delete some hidden rows, and return where to go on; None if none is left. It may block.
-
-        `cursor` is what the last call returned; None begins anew.
-        """
-
-    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
-        """Delete some rows of rounds that a session has given up; it may block.
-
-        Rounds up to position `to` are given up; such rounds stay if the one `n_kept` rounds later
-        in their trajectory is not given up. With `n_kept` 0 decisions go alone: values are of no
-        round of theirs. `cursor` is that of the last call; None begins anew.
-        """
-
-    def write(self, changes: Changes) -> Steps:
-        """Insert and update rows, with one bulk statement per table where possible."""
-
-    def commit(self, changes: Changes) -> Steps:
-        """Write the remaining changes and commit; they are durable when the steps end."""
-
-    def run(self, steps: Steps) -> None:
-        """Run steps in the calling thread, blocking it."""
-
-    async def run_async(self, steps: Steps, in_thread: InThread) -> None:
-        """Run steps in the event loop; waits for anything but a socket go through `in_thread`."""
-
-    def rollback(self) -> None:
-        """Roll back, and drop from the caches every row that the transaction used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """The most that one call deletes: a commit of a few milliseconds."""
-
-    rows: int = 256
-    n_bytes: int = 2**18
-    page: int = 128  # rows that are looked at together
-    pages: int = 8
-    trajectories: int = 32  # each takes five statements
-
-
-class Store(Protocol):
-    """A database. One thread at a time uses the writer; any thread may use a reader.
-
-    `is_local`: it is in this process, and reads are fast enough for the event loop.
-    `slice_seconds`: processor time that the commands of a transaction take; to read and to write
-    their rows comes on top.
-    """
-
-    is_local: bool
-    slice_seconds: float
-    slices: Slices
-
-    def begin(self, *, wait: bool = True) -> Transaction:
-        """Open the writer's transaction; `wait` for another program's lock, or to connect again.
-
-        Raises `Unavailable` where the transaction cannot be opened, or not without waiting.
-        """
-
-    def reader(self) -> AbstractContextManager[Reader]:
-        """Open a reader on a snapshot of the committed rows."""
-
-    def close(self) -> None:
-        """Close all connections and release locks."""

@@ -23,7 +23,8 @@ from typing import Any
 import structlog
 
 from service.base.problems import Problem, ProblemCode, Unavailable
-from service.storage.ports import Contended, Keys, KnownRows, MustWait, Steps, Store, Transaction
+from service.storage.ports import Contended, Keys, KnownRows, MustWait
+from service.storage.transactions import Steps, Store, Transaction
 from service.writer.command import Command, CommandOutcome, Commands, Result
 from service.writer.command_queue import Answer, BatchSize, BatchTimes, CommandQueue
 from service.writer.effects import Effects

@@ -25,10 +25,9 @@ from service.storage.ports import (
     Keys,
     KnownRows,
     MustWait,
-    Steps,
-    Transaction,
 )
 from service.storage.reader import Reader
+from service.storage.transactions import Steps, Transaction
 from service.writer.effects import Effects, LiveAgent
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from service.storage.database_url import open_store
-from service.storage.ports import Store
+from service.storage.transactions import Store
 
 
 @pytest.fixture

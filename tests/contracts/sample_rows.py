@@ -19,7 +19,8 @@ from service.session.records import (
     TrajectoryRow,
     VoidRow,
 )
-from service.storage.ports import Changes, Keys, KnownRows, Store, Transaction
+from service.storage.ports import Changes, Keys, KnownRows
+from service.storage.transactions import Store, Transaction
 
 WINDOW = FitWindow(2, 9, 12, 4, 12)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from service.session.records import ApiKey, DueFit, OpenWindow, Schedule, Watermark
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from tests.contracts.sample_rows import (
     S1,
     T1,

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from service.session.records import VoidRow
-from service.storage.ports import Changes, DropCursor, Dropped, Slices, Store
+from service.storage.ports import Changes, DropCursor, Dropped
+from service.storage.transactions import Slices, Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from service.session.records import HiddenRows, LiftUnitRow, SlotSumsRow, VoidRow
-from service.storage.ports import Changes, EraseCursor, Slices, Store
+from service.storage.ports import Changes, EraseCursor
 from service.storage.sql import transactions
+from service.storage.transactions import Slices, Store
 from tests.contracts.sample_rows import (
     S1,
     T1,

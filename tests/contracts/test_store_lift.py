@@ -7,7 +7,7 @@ from typing import Any
 
 from service.session.records import DecisionRow, LiftSumsRow, LiftUnitRow
 from service.session.trial import Trial
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from tests.contracts.sample_rows import S1, commit, decision, session, trajectory
 
 SCORES = [0.25 * i for i in range(70)]

@@ -11,8 +11,8 @@ import pytest
 from lhb_engine.history import FitWindow
 from service.rounds.timeline import read_history
 from service.session.records import DecisionRow, VoidRow, Watermark
-from service.storage.ports import Store
 from service.storage.reader import PAGE_BYTES, n_bytes
+from service.storage.transactions import Store
 from tests.contracts.sample_rows import (
     S1,
     T1,

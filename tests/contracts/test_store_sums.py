@@ -8,7 +8,7 @@ import service.rounds.history
 from lhb_engine.history import FitWindow
 from service.rounds.history import PastByDecision
 from service.session.records import KeptSumsRow, SlotSumsRow, Watermark
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 
 

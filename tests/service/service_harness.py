@@ -19,8 +19,8 @@ from service.fits.when_due import Tick
 from service.rounds.reward import Reward
 from service.rounds.slot_sums import KeepSlots
 from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow
-from service.storage.ports import Store
 from service.storage.sqlite.store import SqliteStore
+from service.storage.transactions import Store
 from service.transfer.import_file import import_session, prepare_import
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects

@@ -25,7 +25,7 @@ from service.storage.sql.statements import (
     load_queries,
     numbered,
 )
-from service.storage.sql.transactions import Statement, statements
+from service.storage.transactions import Statement, statements
 
 TYPES = {str: "text", int: "bigint", float: "float8", bytes: "bytea", bool: "bool"}
 SESSION_COLUMNS = (*COLUMNS["sessions"], "fit_due", "wake_at", "fit_due_at")

@@ -23,17 +23,7 @@ from service.session.records import (
     SessionRow,
     TrajectoryRow,
 )
-from service.storage.ports import (
-    MAX_EXPORTS,
-    MAX_READS,
-    Changes,
-    Contended,
-    InThread,
-    Keys,
-    KnownRows,
-    Slices,
-    Steps,
-)
+from service.storage.ports import Changes, Contended, Keys, KnownRows
 from service.storage.postgres.connection import (
     Connection,
     NotDurable,
@@ -62,7 +52,16 @@ from service.storage.sql.statements import (
     session_values,
     trajectory_values,
 )
-from service.storage.sql.transactions import SqlTransaction, Statement, write_few
+from service.storage.transactions import (
+    MAX_EXPORTS,
+    MAX_READS,
+    InThread,
+    Slices,
+    Statement,
+    Steps,
+    Transaction,
+    write_few,
+)
 
 N_READERS = MAX_READS + MAX_EXPORTS  # enough that no read waits for a connection
 WAIT_FOR_READER_SECONDS = 5.0
@@ -74,7 +73,7 @@ IDLE = TransactionStatus.IDLE
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
 
 
-class PostgresTransaction(SqlTransaction):
+class PostgresTransaction(Transaction):
     """One batch of commands, with its sessions locked.
 
     The cache holds sessions as this process last saw them, with their revisions. It saves parsing:

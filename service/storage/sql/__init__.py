@@ -1,1 +1,1 @@
-"""SQL that both adapters share: columns and statements. Begin with `columns`."""
+"""SQL that both adapters share: columns and statements. Begin with `statements`."""

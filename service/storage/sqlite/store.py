@@ -27,7 +27,7 @@ from service.session.records import (
     TrajectoryRow,
 )
 from service.storage.giving_way import giving_way
-from service.storage.ports import Changes, EraseCursor, InThread, Keys, KnownRows, Slices, Steps
+from service.storage.ports import Changes, EraseCursor, Keys, KnownRows
 from service.storage.reader import Reader
 from service.storage.schema import SCHEMA
 from service.storage.sql.statements import (
@@ -41,7 +41,6 @@ from service.storage.sql.statements import (
     session_values,
     trajectory_values,
 )
-from service.storage.sql.transactions import SqlTransaction, statements, write_few
 from service.storage.sqlite.connection import connect, snapshot, translated
 from service.storage.sqlite.database_file import (
     CHECK_EVERY,
@@ -58,6 +57,7 @@ from service.storage.sqlite.database_file import (
     refuse_without_undo,
 )
 from service.storage.sqlite.maintenance import revision_of, upgrade
+from service.storage.transactions import InThread, Slices, Steps, Transaction, statements, write_few
 
 SESSION_COLUMNS = (
     *(name for name in COLUMNS["sessions"] if name not in COUNTERS),
@@ -166,7 +166,7 @@ SESSION_TABLES = (
 )
 
 
-class SqliteTransaction(SqlTransaction):
+class SqliteTransaction(Transaction):
     """One batch of commands, on the writer's connection with an open transaction.
 
     The store's cached sessions and trajectories are current as of the last batch.

@@ -10,7 +10,7 @@ import pytest
 from service.base.logs import shown_path
 from service.commands.decisions import VoidDecision
 from service.commands.erase_trajectory import EraseSlice, EraseTrajectory, erase_trajectory
-from service.storage.ports import Slices
+from service.storage.transactions import Slices
 from service.transfer.replay import replay_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Client, Serve, problem, until

@@ -8,7 +8,7 @@ import pytest
 from service.base.problems import Problem, ProblemCode
 from service.base.recurring import Intervals
 from service.base.tenant_shares import Places, TenantLimit
-from service.storage.ports import MAX_EXPORTS, MAX_READS
+from service.storage.transactions import MAX_EXPORTS, MAX_READS
 from tests.service.conftest import Serve, problem
 from tests.service.transfer.test_file_format import SlowExport
 from tests.service.web.test_api_keys import bearer, make_key

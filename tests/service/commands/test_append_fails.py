@@ -10,7 +10,7 @@ from service.commands.append_history import Log
 from service.commands.append_history import append_history as appended
 from service.commands.erase_trajectory import EraseSlice, sweep
 from service.commands.sessions import DeleteSession
-from service.storage.ports import Slices
+from service.storage.transactions import Slices
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.commands.sliced_appends import begun, seen, slices_of
 from tests.service.commands.test_append_history import log

@@ -12,7 +12,7 @@ from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 from service.rounds.timeline import read_history
 from service.session.records import Watermark
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness

@@ -13,7 +13,7 @@ from service.commands.append_history import Log, append_history
 from service.commands.decisions import VoidDecision
 from service.rounds.timeline import read_history
 from service.session.records import Watermark
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

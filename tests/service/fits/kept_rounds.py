@@ -17,8 +17,8 @@ from service.fits.job import run_fit
 from service.rounds import history
 from service.rounds.history import PastByDecision, PastByTime
 from service.session.records import KeptSumsRow
-from service.storage.ports import Store
 from service.storage.reader import FOR_EVER
+from service.storage.transactions import Store
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.lhb_engine.few_draws import few_draws
 from tests.service.fits.kept_limits import keep_sums_from

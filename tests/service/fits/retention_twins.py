@@ -19,7 +19,8 @@ from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds.retention import plan
 from service.session.records import KeptSumsRow, SessionKey, SessionRow
-from service.storage.ports import Changes, Slices, Store
+from service.storage.ports import Changes
+from service.storage.transactions import Slices, Store
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.contracts.conftest import reopen, store  # noqa: F401

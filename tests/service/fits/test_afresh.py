@@ -15,7 +15,7 @@ from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.session.records import SessionKey, SessionRow
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.transfer.file_format import export_session, written
 from service.transfer.replay import SessionReplay, replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

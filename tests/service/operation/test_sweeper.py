@@ -9,7 +9,8 @@ from service.api.runtime import Service
 from service.commands.erase_trajectory import EraseSlice, sweep
 from service.commands.sessions import DeleteSession
 from service.session.records import HiddenRows
-from service.storage.ports import Changes, Slices
+from service.storage.ports import Changes
+from service.storage.transactions import Slices
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Serve, until
 from tests.service.service_harness import ServiceHarness

@@ -13,7 +13,7 @@ from service.commands.sessions import DeleteSession
 from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
 from service.rounds import slot_sums
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database

@@ -20,7 +20,7 @@ from service.rounds import own_responses, slot_sums
 from service.rounds.stored_rows import stored_measurements
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from service.writer.agent_cache import build_agent

@@ -11,7 +11,7 @@ from service.commands.decisions import VoidDecision
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.storage.ports import Store
+from service.storage.transactions import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.storage.ports import MAX_EXPORTS
+from service.storage.transactions import MAX_EXPORTS
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
 

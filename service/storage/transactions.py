@@ -1,16 +1,19 @@
-"""What the transactions of both databases share.
+"""The storage port: a store and its transactions, as the use cases need them.
 
-They delete hidden rows, and those of old rounds, a few at a time.
+A batch of commands is one transaction of a few bulk operations: `fetch` locks and reads rows by
+key, `write` inserts and updates them, `commit` makes the changes durable. Hidden rows, and those of
+old rounds, are deleted a few at a time. An adapter runs the statements.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 from service.session.records import HiddenRows, Message, SessionKey
-from service.storage.ports import Changes, DropCursor, Dropped, EraseCursor, Slices
-from service.storage.reader import FOR_EVER
+from service.storage.ports import Changes, DropCursor, Dropped, EraseCursor, Keys, KnownRows
+from service.storage.reader import FOR_EVER, Reader
 
 # key columns of each table, after the session's, and the bytes of a row. Tables of rounds come
 # first; the rows of the others belong to the session as a whole
@@ -27,6 +30,11 @@ TABLES = {
     "lift_units": (("since", "trajectory", "block"), "0"),
 }
 Statement = tuple[str, Sequence[Any]]  # a statement's name, and its values
+Steps = Generator[Any, Any, None]  # yields each wait; the transaction that made it carries it out
+InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # calls f(x) in a thread
+MAX_READS = 4  # concurrent reads in a process; each has a thread
+MAX_EXPORTS = 8  # concurrent exports besides; each keeps its snapshot open until it is sent
+MAX_STREAMS = 100  # concurrent streams of changes; each reads once a second
 
 
 def statements() -> dict[str, str]:
@@ -48,10 +56,55 @@ def statements() -> dict[str, str]:
     return texts
 
 
-class SqlTransaction(ABC):
-    """The part of a `Transaction` that both databases share; an adapter runs the statements."""
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The most that one call deletes: a commit of a few milliseconds."""
+
+    rows: int = 256
+    n_bytes: int = 2**18
+    page: int = 128  # rows that are looked at together
+    pages: int = 8
+    trajectories: int = 32  # each takes five statements
+
+
+class Transaction(ABC):
+    """The writer's open transaction.
+
+    Operations that may wait return a generator of steps. `run` drives it in a thread, `run_async`
+    in the event loop. `reader` sees committed rows and this transaction's own writes; it may block.
+    """
 
     slices: Slices
+    reader: Reader
+
+    @abstractmethod
+    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
+        """Lock sessions and trajectories in key order, and read the rows of all keys.
+
+        `known` gets the rows, and None for each key without a row. Only the transaction's first
+        fetch waits for locked sessions; a later one raises `Contended` where another process holds
+        a session.
+        """
+
+    @abstractmethod
+    def write(self, changes: Changes) -> Steps:
+        """Insert and update rows, with one bulk statement per table where possible."""
+
+    @abstractmethod
+    def commit(self, changes: Changes) -> Steps:
+        """Write the remaining changes and commit; they are durable when the steps end."""
+
+    @abstractmethod
+    def run(self, steps: Steps) -> None:
+        """Run steps in the calling thread, blocking it."""
+
+    @abstractmethod
+    async def run_async(self, steps: Steps, in_thread: InThread) -> None:
+        """Run steps in the event loop; waits for anything but a socket go through `in_thread`."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Roll back, and drop from the caches every row that the transaction used."""
 
     @abstractmethod
     def _execute(self, name: str, *values: Any) -> Any:
@@ -65,17 +118,26 @@ class SqlTransaction(ABC):
         return [self._read(name, *values) for name, values in statements]
 
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
-        """Lock and return the note of a session's hidden rows; see `Transaction.hidden_rows`."""
+        """Lock and return the note of a session's hidden rows; it may block.
+
+        None is also returned if another process holds the note.
+        """
         row = self._execute("hidden_rows", *key).fetchone()
         return None if row is None else HiddenRows(*row)
 
     def due_message(self, tenant: str, webhook: str, now: float) -> Message | None:
-        """Lock and return a webhook's next due message; see `Transaction.due_message`."""
+        """Lock and return a webhook's message whose attempt is due; it may block.
+
+        Messages that another process holds are passed over.
+        """
         row = self._execute("due_message", tenant, webhook, now).fetchone()
         return None if row is None else Message(*row)
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
-        """Delete the next hidden rows, a slice; see `Transaction.erase`."""
+        """Delete some hidden rows, and return where to go on; None if none is left. It may block.
+
+        `cursor` is what the last call returned; None begins anew.
+        """
         slices = self.slices
         tables = [*ROUNDS, "trajectories"] if hidden.trajectory is not None else list(TABLES)
         if hidden.after_round:
@@ -98,7 +160,12 @@ class SqlTransaction(ABC):
         return None
 
     def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
-        """Delete the next rows of rounds up to position `to`, a slice; see `Transaction.drop`."""
+        """Delete some rows of rounds that a session has given up; it may block.
+
+        Rounds up to position `to` are given up; such rounds stay if the one `n_kept` rounds later
+        in their trajectory is not given up. With `n_kept` 0 decisions go alone: values are of no
+        round of theirs. `cursor` is that of the last call; None begins anew.
+        """
         slices = self.slices
         ranges: dict[str, list[int]] = {}  # the first and the last round to go, by trajectory
         n = size = 0
@@ -171,3 +238,28 @@ def write_few(changes: Changes) -> Iterator[tuple[str, tuple[Any, ...]]]:
         for row in getattr(changes, kind):
             for name in statements:
                 yield name, row
+
+
+class Store(Protocol):
+    """A database. One thread at a time uses the writer; any thread may use a reader.
+
+    `is_local`: it is in this process, and reads are fast enough for the event loop.
+    `slice_seconds`: processor time that the commands of a transaction take; to read and to write
+    their rows comes on top.
+    """
+
+    is_local: bool
+    slice_seconds: float
+    slices: Slices
+
+    def begin(self, *, wait: bool = True) -> Transaction:
+        """Open the writer's transaction; `wait` for another program's lock, or to connect again.
+
+        Raises `Unavailable` where the transaction cannot be opened, or not without waiting.
+        """
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        """Open a reader on a snapshot of the committed rows."""
+
+    def close(self) -> None:
+        """Close all connections and release locks."""

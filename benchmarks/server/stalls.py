@@ -9,7 +9,6 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import service.operation.app
 from service.operation.server import run
@@ -45,9 +44,9 @@ def start_ticking() -> None:
 class WatchedSweeper(Sweeper):
     """The server's own; it starts with the server's event loop."""
 
-    def start(self, *parts: Any) -> None:
+    def start(self) -> None:
         """Start it and the ticks."""
-        super().start(*parts)
+        super().start()
         start_ticking()
 
 

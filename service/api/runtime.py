@@ -110,14 +110,19 @@ class Service:
         async with self.reads.hold(tenant):
             return await self.read(work)
 
+    def _snapshot(self, work: Callable[[Reader], T]) -> T:
+        with self.store.reader() as reader:
+            return work(reader)
+
+    async def look(self, work: Callable[[Reader], T]) -> T:
+        """Read one snapshot of the database in a reader thread."""
+        return await self.read(lambda: self._snapshot(work))
+
     async def query(self, tenant: str, work: Callable[[Reader], T], *, is_small: bool = False) -> T:
         """Read one snapshot for a tenant, as `read_for` does; a little of a local one at once."""
-
-        def read() -> T:
-            with self.store.reader() as reader:
-                return work(reader)
-
-        return read() if is_small and self.store.is_local else await self.read_for(tenant, read)
+        if is_small and self.store.is_local:
+            return self._snapshot(work)
+        return await self.read_for(tenant, lambda: self._snapshot(work))
 
     async def parsed(
         self,

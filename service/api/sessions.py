@@ -111,12 +111,7 @@ def clock_answer(session: SessionRow) -> dict[str, Any] | None:
 
 async def written_session(service: Service, session: SessionRow) -> dict[str, Any]:
     """Return the members of `SessionAnswer` for a session that a command has just written."""
-
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            return session_answer(session, deciding(reader, session))
-
-    return await service.read(read)
+    return await service.look(lambda reader: session_answer(session, deciding(reader, session)))
 
 
 @router.serve("POST", "Create a session", SessionAnswer, 201, 200, 409, body=SESSION)

@@ -18,20 +18,25 @@ class Recurring:
     """One piece of work, again and again. What fails is logged, and tried again at its next time.
 
     `name` is what the log calls it; `pause` returns the seconds to wait before the next time, and
-    before the first.
+    before the first; one time of `work` ends before the next begins.
     """
 
     def __init__(
-        self, name: str, pause: Callable[[], float], again_seconds: float = AGAIN_SECONDS
+        self,
+        name: str,
+        pause: Callable[[], float],
+        work: Callable[[], Awaitable[None]],
+        again_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        self._name, self._pause, self._again_seconds = name, pause, again_seconds
+        self._name, self._pause, self._work = name, pause, work
+        self._again_seconds = again_seconds
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._told = ("", 0.0)  # why it failed last, and when the log was told
 
-    def start(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work until `close`; one time ends before the next begins."""
-        self._task = asyncio.get_running_loop().create_task(self._go_on(work), name=self._name)
+    def start(self) -> None:
+        """Do the work until `close`."""
+        self._task = asyncio.get_running_loop().create_task(self._go_on(), name=self._name)
 
     def wake(self) -> None:
         """Wait no longer: the work is done now, or once more if it is being done."""
@@ -43,14 +48,14 @@ class Recurring:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _go_on(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _go_on(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._woken.wait()
             self._woken.clear()
             try:
-                await work()
+                await self._work()
                 self._told = ("", 0.0)
             except Exception as error:
                 self._tell(error)

@@ -21,7 +21,7 @@ class FitSignals:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._waiters: dict[SessionKey, asyncio.Future[int | None]] = {}
-        self._listening = Recurring("listen_for_fits", lambda: AGAIN_SECONDS)
+        self._listening = Recurring("listen_for_fits", lambda: AGAIN_SECONDS, self._listen)
 
     def queue(self) -> FitQueue:
         """Return the number of due fits, since when the oldest is due, and connected workers."""
@@ -30,7 +30,7 @@ class FitSignals:
 
     def start(self, writer: GroupCommit, store: Store) -> None:
         """Start listening."""
-        self._listening.start(self._listen)
+        self._listening.start()
         self._listening.wake()
 
     def after_commit(self, effects: Effects) -> None:

@@ -14,7 +14,7 @@ from service.rounds.timeline import timeline_of
 from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
 from service.session.trial import Trial
 from service.storage.ports import Changes
-from service.storage.transactions import Store
+from service.storage.reader import Reader
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit
 from service.writer.notices import announce, note
@@ -78,26 +78,24 @@ MOST_STEPS = 20  # of a session before another one's turn, and of one request
 class Running(Protocol):
     """The parts of the running service that sums are read and stored by."""
 
-    store: Store
     writer: GroupCommit
     intervals: Intervals
 
-    async def read(self, work: Callable[[], T]) -> T:
-        """Run a blocking read in a reader thread."""
+    async def look(self, work: Callable[[Reader], T]) -> T:
+        """Read one snapshot of the database in a reader thread."""
 
 
 async def sum_up(service: Running, key: SessionKey) -> None:
     """Take steps of a session's comparison until nothing is left, `MOST_STEPS` at most."""
 
-    def read() -> Step | None:
-        with service.store.reader() as reader:
-            session = reader.session(key)
-            if session is None or session.erasing is not None:
-                return None
-            return next_step(reader, session)
+    def read(reader: Reader) -> Step | None:
+        session = reader.session(key)
+        if session is None or session.erasing is not None:
+            return None
+        return next_step(reader, session)
 
     for _ in range(MOST_STEPS):
-        step = await service.read(read)
+        step = await service.look(read)
         if step is None:
             return
         kept = await service.writer.submit(KeepLift(key, step))
@@ -105,7 +103,7 @@ async def sum_up(service: Running, key: SessionKey) -> None:
             log.warning("guard_tripped", tenant=key[0], session=key[1])
 
 
-class LiftWatch:
+class LiftWatch(Recurring):
     """Looks from time to time for sessions with rounds or rewards that are in no sums yet.
 
     Every server looks; two that take the same step store it once.
@@ -114,24 +112,11 @@ class LiftWatch:
     def __init__(self, service: Running) -> None:
         self._service = service
         self._last: SessionKey = ("", "")  # of the last look: each has its turn
-        self._looks = Recurring("lift", lambda: service.intervals.lift)
-
-    def start(self) -> None:
-        """Go on looking."""
-        self._looks.start(self._look)
-
-    async def close(self) -> None:
-        """Stop."""
-        await self._looks.close()
+        super().__init__("lift", lambda: service.intervals.lift, self._look)
 
     async def _look(self) -> None:
         """Sum up the sessions that have something new."""
-
-        def read() -> list[SessionKey]:
-            with self._service.store.reader() as reader:
-                return reader.unsummed(self._last, MOST_SESSIONS)
-
-        keys = await self._service.read(read)
+        keys = await self._service.look(lambda one: one.unsummed(self._last, MOST_SESSIONS))
         self._last = keys[-1] if len(keys) == MOST_SESSIONS else ("", "")
         for key in keys:
             try:

@@ -139,7 +139,7 @@ def create_app(
                 tracing.follow_fits(service.fits)
         app.outer_middleware.admission.committing = service.writer.committing
         metrics.scraped.append(app.outer_middleware.admission.metrics)
-        sweeper.start(service)
+        sweeper.sweep(service)
         full_tenants, rates = FullTenants(service), app.outer_middleware.rates
 
         def take_limits(rows: list[LimitRow]) -> None:
@@ -148,11 +148,10 @@ def create_app(
 
         key_watch.on_limits = take_limits
         await key_watch.start(service)
-        await full_tenants.start()
-        lift_watch = LiftWatch(service)
-        lift_watch.start()
-        sender = WebhookSender(service)
-        sender.start()
+        await full_tenants.look()
+        watches = WebhookSender(service), LiftWatch(service), full_tenants
+        for watch in watches:
+            watch.start()
         sharing = start_sharing(rates, settings)
         log_start("server", settings)
         try:
@@ -162,7 +161,7 @@ def create_app(
             if sharing is not None:
                 await sharing.close()
             parts = service.fits, service.writer, service.parsing, service.playground
-            for part in (sender, lift_watch, key_watch, full_tenants, sweeper, *parts):
+            for part in (*watches, key_watch, sweeper, *parts):
                 await part.close()
             service.readers.shutdown()
             service.store.close()

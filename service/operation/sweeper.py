@@ -12,6 +12,7 @@ from service.commands.erase_trajectory import sweep
 from service.rounds.retention import Plan, plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way
+from service.storage.reader import Reader
 from service.storage.transactions import Store
 from service.writer.effects import Effects
 from service.writer.notices import MOST_FORGOTTEN, ForgetAudit
@@ -22,7 +23,7 @@ AT_ONCE = 100  # sessions that are looked at in one read
 AUDIT_SECONDS = 3600.0  # between two looks for entries of the audit log that are too old
 
 
-class Sweeper:
+class Sweeper(Recurring):
     """Erases the rows of deleted sessions, of large writes that came to no end, and old audits.
 
     On a local database every hidden row at start-up is a dead writer's. On a shared one the writer
@@ -31,43 +32,39 @@ class Sweeper:
 
     def __init__(self) -> None:
         self._abandoned: dict[SessionKey, str] = {}  # with the token of the writer that is gone
-        self._looks = Recurring("sweep", lambda: LOOK_SECONDS)
+        super().__init__("sweep", lambda: LOOK_SECONDS, self._look)
         self._audited_at = -AUDIT_SECONDS
 
-    def start(self, service: Service) -> None:
-        """Begin to sweep."""
+    def sweep(self, service: Service) -> None:
+        """Begin to sweep a service's database."""
+        self._service = service
         self._abandoned |= dead_writers(service.store)
-        self._looks.start(partial(self._look, service))
-        self._looks.wake()
+        self.start()
+        self.wake()
 
     def after_commit(self, effects: Effects) -> None:
         """Sweep now if a committed batch has deleted a session."""
         if effects.removed:
-            self._looks.wake()
+            self.wake()
 
     def abandon(self, key: SessionKey, writer: str) -> None:
         """Sweep the rows of a large write that has failed, unless they are another's by now."""
         self._abandoned[key] = writer
-        self._looks.wake()
+        self.wake()
 
-    async def close(self) -> None:
-        """Stop; what is left is swept after the next start."""
-        await self._looks.close()
+    async def _look(self) -> None:
+        """Sweep; where that fails, e.g. the disk is full, hidden rows harm nobody meanwhile.
 
-    async def _look(self, service: Service) -> None:
-        """Sweep; where that fails, e.g. the disk is full, hidden rows harm nobody meanwhile."""
-        await self._sweep(service)
-        await self._drop(service)
-        await self._forget_audit(service)
+        What is left when the server stops is swept after the next start.
+        """
+        await self._sweep(self._service)
+        await self._drop(self._service)
+        await self._forget_audit(self._service)
 
     async def _sweep(self, service: Service) -> None:
-        def read() -> list[SessionKey]:
-            with service.store.reader() as reader:
-                notes, now = reader.hidden(), service.writer.clock()
-            keys = {note[:2]: note.writer is None or note.sweep_at <= now for note in notes}
-            return [key for key, is_due in keys.items() if is_due or key in self._abandoned]
-
-        for key in await service.read(read):
+        notes, now = await service.look(Reader.hidden), service.writer.clock()
+        keys = {note[:2]: note.writer is None or note.sweep_at <= now for note in notes}
+        for key in [key for key, is_due in keys.items() if is_due or key in self._abandoned]:
             writer = self._abandoned.get(key)
             await service.slices.run(sweep(key, abandoned_by=writer))
             if self._abandoned.get(key) == writer:
@@ -76,7 +73,8 @@ class Sweeper:
     async def _drop(self, service: Service) -> None:
         after: SessionKey = ("", "")
         while True:
-            sessions = await service.read(partial(_with_retention, service, after))
+            now = service.writer.clock()
+            sessions = await service.look(partial(_with_retention, after=after, now=now))
             for session, retention in sessions:
                 if retention is not None and await service.writer.submit(
                     GiveUpRounds(session.key, retention)
@@ -102,15 +100,14 @@ class Sweeper:
         self._audited_at = monotonic()
 
 
-def _with_retention(service: Service, after: SessionKey) -> list[tuple[SessionRow, Plan | None]]:
+def _with_retention(
+    reader: Reader, after: SessionKey, now: float
+) -> list[tuple[SessionRow, Plan | None]]:
     """Return sessions that drop rounds, each with what it may give up now."""
-    now = service.writer.clock()
-    with service.store.reader() as reader:
-        sessions = reader.with_retention(after, AT_ONCE)
-        return [
-            (one, plan(reader, one, now) if one.swept_to == one.dropped_to else None)
-            for one in giving_way(sessions)
-        ]
+    return [
+        (one, plan(reader, one, now) if one.swept_to == one.dropped_to else None)
+        for one in giving_way(reader.with_retention(after, AT_ONCE))
+    ]
 
 
 def dead_writers(store: Store) -> dict[SessionKey, str]:

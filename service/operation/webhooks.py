@@ -24,32 +24,24 @@ IN_A_ROW = 20  # messages to one of them, before another one's turn
 MOST_LETTERS = 200  # of an error
 
 
-class WebhookSender:
+class WebhookSender(Recurring):
     """Looks for due messages from time to time, and sends each webhook's one after the other."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._sending: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._looks = Recurring("webhooks", lambda: service.intervals.webhooks)
-
-    def start(self) -> None:
-        """Go on looking."""
-        self._looks.start(self._look)
+        super().__init__("webhooks", lambda: service.intervals.webhooks, self._look)
 
     async def close(self) -> None:
         """Stop; what is being sent is sent again once its claim is over."""
-        await self._looks.close()
+        await super().close()
         for task in self._sending.values():
             task.cancel()
         await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
     async def _look(self) -> None:
-        def read() -> list[tuple[str, str]]:
-            with self._service.store.reader() as reader:
-                now = self._service.writer.clock()
-                return reader.due_webhooks(now, AT_ONCE + len(self._sending))
-
-        for key in await self._service.read(read):
+        now, most = self._service.writer.clock(), AT_ONCE + len(self._sending)
+        for key in await self._service.look(lambda reader: reader.due_webhooks(now, most)):
             if key not in self._sending and len(self._sending) < AT_ONCE:
                 self._sending[key] = asyncio.create_task(self._send_all(key))
 

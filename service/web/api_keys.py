@@ -21,6 +21,7 @@ from service.dashboard.pages import ASSET_PATHS
 from service.personalizer.errors import is_personalizer
 from service.session.records import ApiKey, LimitRow
 from service.storage.database_url import is_sqlite
+from service.storage.reader import Reader
 
 SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # the header of Personalizer's callers
 # served without a key: they show no data of a session
@@ -84,12 +85,13 @@ class KeyWatch:
     async def start(self, service: Service) -> None:
         """Load the keys of a service's database, and begin to watch them."""
         self._service, self._clock = service, service.writer.clock
-        self._reloads = Recurring("reload_keys", lambda: service.intervals.keys)
-        self._notes = Recurring("note_use_of_keys", lambda: service.intervals.use_of_keys)
+        seconds = service.intervals
+        self._reloads = Recurring("reload_keys", lambda: seconds.keys, self.reload)
+        self._notes = Recurring("note_use_of_keys", lambda: seconds.use_of_keys, self._note_use)
         await self.reload()
         if not is_sqlite(service.settings.database_url):  # there nobody else writes
-            self._reloads.start(self.reload)
-        self._notes.start(self._note_use)
+            self._reloads.start()
+        self._notes.start()
 
     async def close(self) -> None:
         """Stop, and store what is not stored yet of the keys' last use."""
@@ -101,12 +103,11 @@ class KeyWatch:
     async def reload(self) -> None:
         """Read the keys, and limits. A server that has changed one does so before it answers."""
 
-        def read() -> list[LimitRow]:
-            with self._service.store.reader() as reader:
-                self.load(reader.api_keys())
-                return reader.limits()
+        def read(reader: Reader) -> list[LimitRow]:
+            self.load(reader.api_keys())
+            return reader.limits()
 
-        limits = await self._service.read(read)
+        limits = await self._service.look(read)
         if limits != self._limits:
             self._limits = limits
             self.on_limits(limits)

@@ -5,11 +5,12 @@ import time
 from service.api.runtime import Service
 from service.base.problems import Problem, ProblemCode
 from service.base.recurring import Recurring
+from service.storage.reader import Reader
 
 MOST_SHARE = 0.05  # of the time is spent looking: a million sessions take a second
 
 
-class FullTenants:
+class FullTenants(Recurring):
     """Looks from time to time how much each tenant has stored, by the counters of its sessions.
 
     The service's `full_tenants` is replaced at every look.
@@ -18,43 +19,29 @@ class FullTenants:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._seconds = 0.0  # of the last look
-        self._looks = Recurring(
-            "full_tenants",
-            lambda: max(service.intervals.full_tenants, self._seconds / MOST_SHARE),
-        )
+        super().__init__("full_tenants", self._until_next, self.look)
 
-    async def start(self) -> None:
-        """Look, and go on looking."""
-        await self._look()
-        self._looks.start(self._look)
+    def _until_next(self) -> float:
+        return max(self._service.intervals.full_tenants, self._seconds / MOST_SHARE)
 
-    def wake(self) -> None:
-        """Look now: limits have changed."""
-        self._looks.wake()
-
-    async def close(self) -> None:
-        """Stop."""
-        await self._looks.close()
-
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """Look; if that fails, what was seen last still holds."""
         began = time.monotonic()
         of_all = self._service.settings.max_tenant_mb
 
-        def read() -> dict[str, int]:
-            with self._service.store.reader() as reader:
-                own = {
-                    row.tenant: row.max_tenant_mb
-                    for row in reader.limits()
-                    if not row.key_id and row.max_tenant_mb is not None
-                }
-                if not of_all and not any(own.values()):
-                    return {}
-                most = ((t, n, own.get(t, of_all)) for t, n in reader.stored_by_tenant())
-                return {tenant: mb for tenant, n, mb in most if mb and n >= mb * 10**6}
+        def read(reader: Reader) -> dict[str, int]:
+            own = {
+                row.tenant: row.max_tenant_mb
+                for row in reader.limits()
+                if not row.key_id and row.max_tenant_mb is not None
+            }
+            if not of_all and not any(own.values()):
+                return {}
+            most = ((t, n, own.get(t, of_all)) for t, n in reader.stored_by_tenant())
+            return {tenant: mb for tenant, n, mb in most if mb and n >= mb * 10**6}
 
         try:
-            self._service.full_tenants = await self._service.read(read)
+            self._service.full_tenants = await self._service.look(read)
         finally:
             self._seconds = time.monotonic() - began
 

@@ -20,7 +20,7 @@ AGAIN_SECONDS = 1.0  # from a lost connection to the next
 MOST_CALLERS = 100  # in a notification, which has at most 8000 bytes
 
 
-class SharedRates:
+class SharedRates(Recurring):
     """Tells other servers what this one let through, and counts what they did.
 
     Without the database every server goes on by itself, and tells the others later.
@@ -30,13 +30,9 @@ class SharedRates:
         self._url, self._rates = url, rates
         self._me = token_hex(8)
         rates.to_tell = {}
-        self._sharing = Recurring("share_rates", lambda: AGAIN_SECONDS)
-        self._sharing.start(self._share)
-        self._sharing.wake()
-
-    async def close(self) -> None:
-        """Stop."""
-        await self._sharing.close()
+        super().__init__("share_rates", lambda: AGAIN_SECONDS, self._share)
+        self.start()
+        self.wake()
 
     async def _share(self) -> None:
         """Hear and tell, for as long as the connection stands, once there is a rate."""
@@ -46,7 +42,7 @@ class SharedRates:
             while True:
                 await self._hear(connection)
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._tell(connection)
+                    await self._send(connection)
 
     async def _hear(self, connection: Connection) -> None:
         with translated():
@@ -56,7 +52,7 @@ class SharedRates:
                     for caller, n in counts.items():
                         self._rates.count_elsewhere(caller, n)
 
-    async def _tell(self, connection: Connection) -> None:
+    async def _send(self, connection: Connection) -> None:
         """Send the counts; what cannot be sent stays for the next time."""
         counts = self._rates.to_tell or {}
         callers = list(counts)

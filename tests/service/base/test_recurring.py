@@ -25,9 +25,9 @@ async def do_each(
         elif (error := left.pop(0)) is not None:
             raise error
 
-    looks = Recurring("look", lambda: 0.0, again_seconds)
+    looks = Recurring("look", lambda: 0.0, work, again_seconds)
     with capture_logs() as logs:
-        looks.start(work)
+        looks.start()
         await is_done.wait()
         await looks.close()
     return [dict(line) for line in logs]
@@ -47,8 +47,8 @@ async def test_what_goes_on_failing_is_told_again() -> None:
 
 
 async def started(work: Callable[[], Awaitable[None]]) -> Recurring:
-    looks = Recurring("look", lambda: 3600.0)
-    looks.start(work)
+    looks = Recurring("look", lambda: 3600.0, work)
+    looks.start()
     for _ in range(10):
         await asyncio.sleep(0)
     return looks
@@ -86,4 +86,4 @@ async def test_to_close_ends_work_that_is_being_done() -> None:
 
 
 async def test_what_has_not_begun_can_be_closed() -> None:
-    await Recurring("look", lambda: 0.0).close()
+    await Recurring("look", lambda: 0.0, asyncio.Event().wait).close()

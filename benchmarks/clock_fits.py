@@ -17,13 +17,13 @@ from unittest.mock import patch
 import numpy as np
 
 from lhb_engine.history import Floats
-from service.commands.sessions import CreateSession
+from service.commands.sessions import create_session
 from service.fits import job
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.when_due import fit_now
-from service.rounds.slot_sums import KeepSlots
+from service.rounds.slot_sums import keep_slots
 from service.session.records import DecisionRow, MeasurementRow, SessionKey
 from service.session.slot_clock import Totals
 from service.storage.database_url import open_reader, open_store
@@ -162,7 +162,7 @@ def size(n_slots: int, a_slot: int, seed: int = 0, totals: Totals = "all") -> di
 
         clock = {"slot_seconds": SECONDS, "start": 0.0, "totals": totals}
         asked = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON}
-        session, _ = run(CreateSession("", {**asked, "seed": 1, "clock": clock}, True))
+        session, _ = run(create_session("", {**asked, "seed": 1, "clock": clock}, True))
 
         key: SessionKey = session.key
 
@@ -178,7 +178,7 @@ def size(n_slots: int, a_slot: int, seed: int = 0, totals: Totals = "all") -> di
                 if not fitted.is_part:
                     break
                 assert fitted.settled is not None
-                run(KeepSlots(key, fitted.settled))
+                run(keep_slots(key, fitted.settled))
             estimate = fitted.estimate
             assert estimate is not None
             fitted = replace(fitted, estimate={**estimate, "theta": None})

@@ -16,7 +16,7 @@ import numpy as np
 from lhb_engine.history import LATEST
 from service.commands.drop_rounds import drop_rounds
 from service.commands.erase_trajectory import sweep
-from service.commands.sessions import CreateSession, DeleteSession
+from service.commands.sessions import create_session, remove_session
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -62,7 +62,7 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
         closing(open_store(database or f"sqlite:///{folder}/lhb.db")) as store,
     ):
         commit = GroupCommit(store, after_commit=_nothing, on_rollback=lambda: None)
-        [(made, error)], _ = commit.run_in_thread([CreateSession("", BODY, False)])
+        [(made, error)], _ = commit.run_in_thread([create_session("", BODY, False)])
         if error is not None:
             raise error
         session = made[0]
@@ -73,7 +73,7 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
         with store.reader() as reader:
             after = reader.session(session.key)
         assert after is not None
-        commit.run_in_thread([DeleteSession(session.key)])
+        commit.run_in_thread([remove_session(session.key)])
         if database is not None:
             _timed_of(commit, sweep(session.key), None)
     return {

@@ -123,11 +123,11 @@ def _database() -> list[int]:
 
 def key_of(url: str, tenant: str) -> dict[str, str]:
     """Make an admin's key for a tenant in a database; return the header that presents it."""
-    from service.commands.keys import SaveKey, new_key
+    from service.commands.keys import new_key, save_key
     from service.transfer.without_server import run as run_command
 
     key, row = new_key(tenant, "lhb bench", time.time())
-    run_command(url, SaveKey(row), "")
+    run_command(url, save_key(row), "")
     return {"authorization": f"Bearer {key}"}
 
 

@@ -56,7 +56,7 @@ def create(
     Example: lhb keys create --label "the shop" --days 90
     """
     from service.api.access import ROLES
-    from service.commands.keys import SaveKey, new_key
+    from service.commands.keys import new_key, save_key
 
     if "\0" in tenant + label or max(len(tenant), len(label)) > 256:
         raise typer.BadParameter("tenant and label have at most 256 characters, and no zero byte")
@@ -69,7 +69,7 @@ def create(
         return
     now = time.time()
     key, row = new_key(tenant, label, now, role, None if seconds is None else now + seconds)
-    _run(SaveKey(row))
+    _run(save_key(row))
     _show_new({"id": row.id, "key": key})
 
 
@@ -93,13 +93,13 @@ def rotate(
 
     Example: lhb keys rotate ID --hours 1
     """
-    from service.commands.keys import RotateKey
+    from service.commands.keys import rotate_key
 
     if url is not None:
         body = {"overlap_seconds": hours * 3600}
         _show_new(_ask(url, "POST", f"/v1/keys/{key_id}/rotation", body))
         return
-    key, row = _run(RotateKey(key_id, hours * 3600))
+    key, row = _run(rotate_key(key_id, hours * 3600))
     _show_new({"id": row.id, "key": key})
 
 
@@ -109,12 +109,12 @@ def revoke(key_id: KeyId, url: Url = None) -> None:
 
     Example: lhb keys revoke ID
     """
-    from service.commands.keys import RevokeKey
+    from service.commands.keys import revoke_key
 
     if url is not None:
         _ask(url, "DELETE", f"/v1/keys/{key_id}")
         return
-    _run(RevokeKey(key_id))
+    _run(revoke_key(key_id))
 
 
 @keys.command()
@@ -131,14 +131,14 @@ def limit(
 
     Example: lhb keys limit --tenant north --max-sessions 100
     """
-    from service.commands.keys import SetLimit
+    from service.commands.keys import set_limit
 
     changed: dict[str, Any] = {"requests_per_second": requests_per_second}
     if not key:
         changed |= {"max_sessions": max_sessions, "max_tenant_mb": max_tenant_mb}
     changed = {name: value for name, value in changed.items() if reset or value is not None}
     if url is None:
-        _run(SetLimit(tenant, key, changed))
+        _run(set_limit(tenant, key, changed))
         return
     whose = {"key_id": key} if key else {"tenant": tenant}
     _ask(url, "PATCH", "/v1/limits", {**whose, **changed})

@@ -17,7 +17,7 @@ from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
-from service.commands.decisions import Blocked, Decide, Taken, VoidDecision, request_digest
+from service.commands.decisions import Blocked, Decide, Taken, request_digest, void_decision
 from service.session.names import NamedContexts
 from service.session.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.storage.reader import Reader
@@ -218,7 +218,7 @@ async def post_void(
     if (await request.body()).strip() not in (b"", b"{}"):
         raise Problem(ProblemCode.UNKNOWN_FIELD, "voiding takes no field", "body")
     service, key = service_of(request), (tenant_of(request), session_id)
-    command = VoidDecision(key, trajectory, event_id, service.agents)
+    command = void_decision(key, trajectory, event_id, service.agents)
     decision, void = await service.writer.submit(command)
     answer = {
         "event_id": decision.event_id,

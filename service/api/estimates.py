@@ -19,7 +19,7 @@ from service.api.routes import SESSION, Routes, json_response
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import names_answer
 from service.base.problems import Problem, ProblemCode
-from service.commands.out_of_turn import AskFit
+from service.commands.out_of_turn import ask_fit
 from service.fits.record import findings_of, last_estimated
 from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
@@ -137,7 +137,7 @@ async def post_fit(session_id: str, request: Request) -> Response:
     if (await request.body()).strip() not in (b"", b"{}"):
         raise Problem(ProblemCode.UNKNOWN_FIELD, "asking for a fit takes no field", "body")
     service = service_of(request)
-    ask = AskFit((tenant_of(request), session_id), service.agents)
+    ask = ask_fit((tenant_of(request), session_id), service.agents)
     outcome, due = await service.writer.submit(ask)
     answer: dict[str, Any] = {
         "asked": outcome,

@@ -16,7 +16,7 @@ from service.api.routes import Routes, json_response
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.base.field_types import Key
 from service.base.problems import Problem, ProblemCode
-from service.commands.keys import RevokeKey, RotateKey, SaveKey, SetLimit, may_manage, new_key
+from service.commands.keys import may_manage, new_key, revoke_key, rotate_key, save_key, set_limit
 from service.session.records import ApiKey, AuditRow
 from service.storage.reader import Reader
 
@@ -131,7 +131,7 @@ async def post_key(request: Request) -> Response:
     now, lasts = service.writer.clock(), fields.get("expires_in_seconds")
     expires_at = None if lasts is None else now + lasts
     key, row = new_key(owner, fields.get("label", ""), now, role, expires_at)
-    await service.writer.submit(SaveKey(row, actor_of(request)))
+    await service.writer.submit(save_key(row, actor_of(request)))
     await request.app.state.key_watch.reload()
     return json_response({"key": key, **key_answer(row)}, 201)
 
@@ -147,7 +147,7 @@ async def post_rotation(key_id: str, request: Request) -> Response:
     service = service_of(request)
     fields = ROTATION.read(await request.body())
     overlap = fields.get("overlap_seconds", DAY)
-    rotate = RotateKey(key_id, overlap, tenant_of(request), actor_of(request))
+    rotate = rotate_key(key_id, overlap, tenant_of(request), actor_of(request))
     key, row = await service.writer.submit(rotate)
     await request.app.state.key_watch.reload()
     return json_response({"key": key, **key_answer(row)}, 201)
@@ -161,7 +161,7 @@ async def delete_key(key_id: str, request: Request) -> Response:
     within two seconds.
     """
     service = service_of(request)
-    await service.writer.submit(RevokeKey(key_id, tenant_of(request), actor_of(request)))
+    await service.writer.submit(revoke_key(key_id, tenant_of(request), actor_of(request)))
     await request.app.state.key_watch.reload()
     return Response(status_code=204)
 
@@ -190,7 +190,7 @@ async def patch_limits(request: Request) -> Response:
     if key_id and fields.keys() - {"requests_per_second"}:
         detail = "key_id: a key has a limit of requests alone"
         raise Problem(ProblemCode.AMBIGUOUS, detail, "key_id")
-    row = await service.writer.submit(SetLimit(tenant, key_id, fields, actor_of(request)))
+    row = await service.writer.submit(set_limit(tenant, key_id, fields, actor_of(request)))
     await request.app.state.key_watch.reload()
     return json_response(row._asdict())
 

@@ -16,7 +16,7 @@ from service.api.body_parsing import PATCH, SESSION
 from service.api.routes import Routes, found_session, json_response
 from service.api.runtime import Service, actor_of, is_still_allowed, service_of, tenant_of
 from service.base.problems import Problem
-from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, EraseFeature
+from service.commands.sessions import change_session, create_session, erase_feature, remove_session
 from service.fits.cost import allowed_cost
 from service.rounds.deciding import deciding
 from service.session.records import SessionRow
@@ -119,7 +119,7 @@ async def post_session(request: Request) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
     settings = SESSION.read(await request.body())
-    create = CreateSession(
+    create = create_session(
         tenant_of(request),
         settings,
         service.settings.allow_oracles,
@@ -187,7 +187,7 @@ async def patch_session(session_id: str, request: Request) -> Response:
     changes = PATCH.read(await request.body())
     key = (tenant_of(request), session_id)
     allowed = allowed_cost(service.settings)
-    change = ChangeSession(key, dict(changes), actor_of(request), allowed)
+    change = change_session(key, dict(changes), actor_of(request), allowed)
     session = await service.writer.submit(change)
     return json_response(await written_session(service, session))
 
@@ -197,7 +197,7 @@ async def delete_session(session_id: str, request: Request) -> Response:
     """Delete the session and all its rows. This cannot be undone."""
     service = service_of(request)
     key = (tenant_of(request), session_id)
-    await service.writer.submit(DeleteSession(key, actor_of(request)))
+    await service.writer.submit(remove_session(key, actor_of(request)))
     return Response(status_code=204)
 
 
@@ -211,7 +211,7 @@ async def delete_feature(session_id: str, name: str, request: Request) -> Respon
     it; if the category comes again, it takes a new column.
     """
     service, key = service_of(request), (tenant_of(request), session_id)
-    await service.writer.submit(EraseFeature(key, name, actor_of(request)))
+    await service.writer.submit(erase_feature(key, name, actor_of(request)))
     return Response(status_code=204)
 
 

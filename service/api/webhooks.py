@@ -17,7 +17,7 @@ from service.api.runtime import actor_of, service_of, tenant_of
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.outgoing import NotAllowed
 from service.base.problems import Problem, ProblemCode
-from service.commands.webhooks import MakeWebhook, RemoveWebhook, TryWebhook
+from service.commands.webhooks import make_webhook, remove_webhook, try_webhook
 from service.session.records import Webhook
 from service.storage.reader import Reader
 from service.writer.notices import Event
@@ -73,7 +73,7 @@ async def post_webhook(request: Request) -> Response:
     except NotAllowed as refusal:
         raise Problem(ProblemCode.INVALID, f"url: {refusal}", "url") from None
     events = list(dict.fromkeys(fields.get("events", EVENTS)))
-    make = MakeWebhook(tenant, fields["url"], events, actor_of(request))
+    make = make_webhook(tenant, fields["url"], events, actor_of(request))
     row = await service.writer.submit(make)
     return json_response({"secret": row.secret, **webhook_answer(row)}, 201)
 
@@ -82,7 +82,7 @@ async def post_webhook(request: Request) -> Response:
 async def post_test(webhook_id: str, request: Request) -> Response:
     """Send a message of the type "test"; the webhook's answer soon says how that went."""
     service = service_of(request)
-    await service.writer.submit(TryWebhook(tenant_of(request), webhook_id))
+    await service.writer.submit(try_webhook(tenant_of(request), webhook_id))
     return Response(status_code=204)
 
 
@@ -90,6 +90,6 @@ async def post_test(webhook_id: str, request: Request) -> Response:
 async def delete_webhook(webhook_id: str, request: Request) -> Response:
     """Remove a webhook, with the messages that wait for it."""
     service = service_of(request)
-    remove = RemoveWebhook(tenant_of(request), webhook_id, actor_of(request))
+    remove = remove_webhook(tenant_of(request), webhook_id, actor_of(request))
     await service.writer.submit(remove)
     return Response(status_code=204)

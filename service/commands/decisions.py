@@ -33,7 +33,7 @@ from service.session.rules import has_only_sums
 from service.session.trial import arm_index
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
-from service.writer.command import SessionCommand
+from service.writer.command import SessionCommand, session_command
 from service.writer.effects import count
 from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
@@ -283,54 +283,42 @@ def body_digest(contexts: Floats | NamedContexts | None, *parts: object) -> byte
     return digest.digest()
 
 
-@dataclass(frozen=True, slots=True)
-class VoidDecision(SessionCommand[tuple[DecisionRow, VoidRow]]):
-    """Command: from the next fit on, the decision's round counts as one without action.
+@session_command
+def void_decision(
+    uow: UnitOfWork, key: SessionKey, trajectory: str, event_id: str, agents: Agents
+) -> tuple[DecisionRow, VoidRow]:
+    """From the next fit on, count the decision's round as one without action.
 
     The decision stays in the log as it was answered. Its round stays, and so do its rewards: they
-    are of earlier decisions.
+    are of earlier decisions. Returns the decision, and the note that it is void; a repeat returns
+    the first note.
+
+    Raises 404 without such a session or decision; 409 no_corrections if the agent learns from each
+    reward at once; 503 erasure_pending.
     """
-
-    key: SessionKey
-    trajectory: str
-    event_id: str
-    agents: Agents
-
-    def keys(self, keys: Keys) -> None:
-        """Add the rows that this command reads."""
-        keys.sessions.add(self.key)
-        keys.trajectories.add((*self.key, self.trajectory))
-        keys.add_event((*self.key, self.trajectory), self.event_id)
-
-    def __call__(self, uow: UnitOfWork) -> tuple[DecisionRow, VoidRow]:
-        """Return the decision, and the note that it is void; a repeat returns the first note.
-
-        Raises 404 without such a session or decision; 409 no_corrections if the agent learns from
-        each reward at once; 503 erasure_pending.
-        """
-        session, key = find_session(uow, self.key), (*self.key, self.trajectory)
-        refuse_erasing(session, self.trajectory)  # a sweep is about to take the note away
-        decision = decision_of(uow, session, key, self.event_id, "event_id")
-        voids = uow.stored.voids_of(key, decision.round, decision.round)
-        if voids:
-            return decision, voids[0]
-        refuse_archived(session)
-        if not ALGORITHMS[session.algorithm].takes_corrections:
-            detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
-            raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
-        refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")
-        if has_only_sums(session):
-            detail = "the session drops rows: what fits have learned stays as it is"
-            raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
-        changes = timeline_of(session).without_decision(uow.stored, session, decision)
-        session.n_measurements += 1
-        void = VoidRow(*key, decision.round, session.n_measurements, uow.now)
-        uow.count(session)
-        if is_stale(session):
-            fit_now(uow, session, self.agents.get(uow, session), "stale", uow.now)
-        trajectory = uow.trajectory(key)
-        trajectory.own = None
-        uow.save_trajectory(trajectory)
-        changes.voids.append(void)
-        uow.write_rows(changes)
-        return decision, void
+    session, place = find_session(uow, key), (*key, trajectory)
+    refuse_erasing(session, trajectory)  # a sweep is about to take the note away
+    decision = decision_of(uow, session, place, event_id, "event_id")
+    voids = uow.stored.voids_of(place, decision.round, decision.round)
+    if voids:
+        return decision, voids[0]
+    refuse_archived(session)
+    if not ALGORITHMS[session.algorithm].takes_corrections:
+        detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
+        raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
+    refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")
+    if has_only_sums(session):
+        detail = "the session drops rows: what fits have learned stays as it is"
+        raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
+    changes = timeline_of(session).without_decision(uow.stored, session, decision)
+    session.n_measurements += 1
+    void = VoidRow(*place, decision.round, session.n_measurements, uow.now)
+    uow.count(session)
+    if is_stale(session):
+        fit_now(uow, session, agents.get(uow, session), "stale", uow.now)
+    row = uow.trajectory(place)
+    row.own = None
+    uow.save_trajectory(row)
+    changes.voids.append(void)
+    uow.write_rows(changes)
+    return decision, void

@@ -1,13 +1,12 @@
 """Commands that make, rotate and revoke API keys. Of a key itself only the SHA-256 is stored."""
 
 import secrets
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from service.base.problems import Problem, ProblemCode
 from service.session.records import COMMAND_LINE, Actor, ApiKey, LimitRow
-from service.writer.command import Command
+from service.writer.command import command
 from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
 
@@ -39,100 +38,74 @@ def may_manage(manager: str, tenant: str) -> bool:
     return manager in ("", tenant)
 
 
-@dataclass(frozen=True, slots=True)
-class SaveKey(Command[None]):
-    """Command: store a new key."""
-
-    row: ApiKey
-    by: Actor = COMMAND_LINE
-
-    def __call__(self, uow: UnitOfWork) -> None:
-        """Store the row. Nothing is checked, since ids are random."""
-        uow.pending.api_keys.append(self.row)
-        note_key(uow, self.by, "key_created", self.row)
+@command
+def save_key(uow: UnitOfWork, row: ApiKey, by: Actor = COMMAND_LINE) -> None:
+    """Store a new key. Nothing is checked, since ids are random."""
+    uow.pending.api_keys.append(row)
+    note_key(uow, by, "key_created", row)
 
 
-@dataclass(frozen=True, slots=True)
-class RevokeKey(Command[ApiKey]):
-    """Command: revoke a key of a tenant that `manager` manages."""
+@command
+def revoke_key(uow: UnitOfWork, key_id: str, manager: str = "", by: Actor = COMMAND_LINE) -> ApiKey:
+    """Revoke a key of a tenant that `manager` manages.
 
-    key_id: str
-    manager: str = ""
-    by: Actor = COMMAND_LINE
-
-    def __call__(self, uow: UnitOfWork) -> ApiKey:
-        """Return the key, revoked now or, if it was revoked before, unchanged; 404 unknown_key."""
-        key = find_key(uow, self.manager, self.key_id)
-        if key.revoked_at is None:
-            key = key._replace(revoked_at=uow.now)
-            uow.pending.api_keys.append(key)
-            note_key(uow, self.by, "key_revoked", key)
-        return key
-
-
-@dataclass(frozen=True, slots=True)
-class RotateKey(Command[tuple[str, ApiKey]]):
-    """Command: make a key that takes the place of another, which expires `overlap` seconds later.
-
-    The new key has the tenant, the role and the label of the old one, and lasts as long as that was
-    made to last.
+    Returns the key, revoked now or, if it was revoked before, unchanged; 404 unknown_key.
     """
-
-    key_id: str
-    overlap: float
-    manager: str = ""
-    by: Actor = COMMAND_LINE
-
-    def __call__(self, uow: UnitOfWork) -> tuple[str, ApiKey]:
-        """Return the new key and its row.
-
-        Raises 404 unknown_key; 409 key_not_in_use: it is revoked, or has expired.
-        """
-        old = find_key(uow, self.manager, self.key_id)
-        if not old.is_in_use(uow.now):
-            detail = f"the key {old.id!r} is revoked or has expired; make a new one"
-            raise Problem(ProblemCode.KEY_NOT_IN_USE, detail, "key_id")
-        lasts = None if old.expires_at is None else uow.now + old.expires_at - old.created_at
-        key, row = new_key(old.tenant, old.label, uow.now, old.role, lasts)
-        until = uow.now + self.overlap
-        until = until if old.expires_at is None else min(until, old.expires_at)
-        uow.pending.api_keys.append(row)
-        uow.pending.api_keys.append(old._replace(expires_at=until))
-        note_key(uow, self.by, "key_rotated", row, replaces=old.id, old_expires_at=until)
-        return key, row
+    key = find_key(uow, manager, key_id)
+    if key.revoked_at is None:
+        key = key._replace(revoked_at=uow.now)
+        uow.pending.api_keys.append(key)
+        note_key(uow, by, "key_revoked", key)
+    return key
 
 
-@dataclass(frozen=True, slots=True)
-class NoteUse(Command[None]):
-    """Command: store that keys, each given as tenant and id, were in use just now."""
+@command
+def rotate_key(
+    uow: UnitOfWork, key_id: str, overlap: float, manager: str = "", by: Actor = COMMAND_LINE
+) -> tuple[str, ApiKey]:
+    """Make a key that takes the place of another, which expires `overlap` seconds later.
 
-    keys_used: tuple[tuple[str, str], ...]  # in order: two processes must not lock crosswise
+    The new key, which is returned with its row, has the tenant, the role and the label of the old
+    one, and lasts as long as that was made to last. Raises 404 unknown_key; 409 key_not_in_use: it
+    is revoked, or has expired.
+    """
+    old = find_key(uow, manager, key_id)
+    if not old.is_in_use(uow.now):
+        detail = f"the key {old.id!r} is revoked or has expired; make a new one"
+        raise Problem(ProblemCode.KEY_NOT_IN_USE, detail, "key_id")
+    lasts = None if old.expires_at is None else uow.now + old.expires_at - old.created_at
+    key, row = new_key(old.tenant, old.label, uow.now, old.role, lasts)
+    until = uow.now + overlap
+    until = until if old.expires_at is None else min(until, old.expires_at)
+    uow.pending.api_keys += [row, old._replace(expires_at=until)]
+    note_key(uow, by, "key_rotated", row, replaces=old.id, old_expires_at=until)
+    return key, row
 
-    def __call__(self, uow: UnitOfWork) -> None:
-        """Store it."""
-        for tenant, key_id in self.keys_used:
-            uow.pending.used_keys.append((tenant, key_id, uow.now))
+
+@command
+def note_use(uow: UnitOfWork, keys_used: list[tuple[str, str]]) -> None:
+    """Store that keys, each given as tenant and id, were in use just now.
+
+    They are in order: two processes must not lock crosswise.
+    """
+    uow.pending.used_keys += [(*key, uow.now) for key in keys_used]
 
 
-@dataclass(frozen=True, slots=True)
-class SetLimit(Command[LimitRow]):
-    """Command: change limits of a tenant or, with a `key_id`, of a key; the others stay."""
+@command
+def set_limit(
+    uow: UnitOfWork, tenant: str, key_id: str, changed: dict[str, Any], by: Actor = COMMAND_LINE
+) -> LimitRow:
+    """Change limits of a tenant or, with a `key_id`, of a key; the others stay.
 
-    tenant: str
-    key_id: str
-    changed: dict[str, Any]
-    by: Actor = COMMAND_LINE
-
-    def __call__(self, uow: UnitOfWork) -> LimitRow:
-        """Return the row; a key's has its tenant. Raises 404 unknown_key."""
-        key_id, tenant = self.key_id, self.tenant
-        if key_id:
-            tenant = find_key(uow, "", key_id).tenant
-        row = uow.stored.limit_of(tenant, key_id) or LimitRow(tenant, key_id)
-        row = row._replace(**self.changed)
-        uow.pending.limits.append(row)
-        note(uow, tenant, self.by, "limit_set", key_id or tenant, **self.changed)
-        return row
+    Returns the row; a key's has its tenant. Raises 404 unknown_key.
+    """
+    if key_id:
+        tenant = find_key(uow, "", key_id).tenant
+    row = uow.stored.limit_of(tenant, key_id) or LimitRow(tenant, key_id)
+    row = row._replace(**changed)
+    uow.pending.limits.append(row)
+    note(uow, tenant, by, "limit_set", key_id or tenant, **changed)
+    return row
 
 
 def find_key(uow: UnitOfWork, manager: str, key_id: str) -> ApiKey:

@@ -1,6 +1,6 @@
 """Fits beside the schedule: of many new rewards, asked for, and after somebody was erased."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
@@ -12,7 +12,7 @@ from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import Asked, DueFit, SessionKey, SessionRow
 from service.writer.agent_cache import Agents, build_agent
-from service.writer.command import SessionCommand
+from service.writer.command import session_command
 from service.writer.unit_of_work import UnitOfWork
 
 LEAST = 20  # measurements, before rewards alone make a fit due
@@ -68,41 +68,36 @@ class AskedFit(NamedTuple):
     due: DueFit | None
 
 
-@dataclass(frozen=True, slots=True)
-class AskFit(SessionCommand[AskedFit]):
-    """Command: make a fit of all rounds so far due, unless one is due or nothing is new."""
+@session_command
+def ask_fit(uow: UnitOfWork, key: SessionKey, agents: Agents) -> AskedFit:
+    """Make a fit of all rounds so far due, unless one is due or nothing is new; say what was done.
 
-    key: SessionKey
-    agents: Agents
+    Raises 409 fits_by_epochs: the algorithm fits only at the ends of its epochs.
+    """
+    session = find_session(uow, key)
+    refuse_archived(session)
+    due = pending(session)
+    if due is not None:
+        return AskedFit("due", due)
+    agent = agents.get(uow, session)
+    n_begun = timeline_of(session).n_begun(session)
+    if n_begun and agent.fit_now(n_begun) is None:
+        detail = f"{session.algorithm} fits at the ends of its epochs, and at no other time"
+        raise Problem(ProblemCode.FITS_BY_EPOCHS, detail)
+    if not _is_new(uow, session):
+        return AskedFit("nothing_new", None)
+    fit_now(uow, session, agent, "asked", uow.now)
+    return AskedFit("begun", pending(session))
 
-    def __call__(self, uow: UnitOfWork) -> AskedFit:
-        """Say what was done.
 
-        Raises 409 fits_by_epochs: the algorithm fits only at the ends of its epochs.
-        """
-        session = find_session(uow, self.key)
-        refuse_archived(session)
-        due = pending(session)
-        if due is not None:
-            return AskedFit("due", due)
-        agent = self.agents.get(uow, session)
-        n_begun = timeline_of(session).n_begun(session)
-        if n_begun and agent.fit_now(n_begun) is None:
-            detail = f"{session.algorithm} fits at the ends of its epochs, and at no other time"
-            raise Problem(ProblemCode.FITS_BY_EPOCHS, detail)
-        if not self._is_new(uow, session):
-            return AskedFit("nothing_new", None)
-        fit_now(uow, session, agent, "asked", uow.now)
-        return AskedFit("begun", pending(session))
-
-    def _is_new(self, uow: UnitOfWork, session: SessionRow) -> bool:
-        """Whether a fit would read anything that the last one could not."""
-        if timeline_of(session).n_begun(session) == 0 or session.n_measurements == 0:
-            return False
-        if closing_of(session).is_by_time:
-            return True  # time may have closed rounds
-        if beginning(uow.stored, session, session.revision).is_new:
-            return True
-        last = uow.stored.estimate(session.key, session.n_estimates)
-        is_done = last is not None and last.status != "failed"
-        return not is_done or session.schedule.seen != session.n_measurements
+def _is_new(uow: UnitOfWork, session: SessionRow) -> bool:
+    """Whether a fit would read anything that the last one could not."""
+    if timeline_of(session).n_begun(session) == 0 or session.n_measurements == 0:
+        return False
+    if closing_of(session).is_by_time:
+        return True  # time may have closed rounds
+    if beginning(uow.stored, session, session.revision).is_new:
+        return True
+    last = uow.stored.estimate(session.key, session.n_estimates)
+    is_done = last is not None and last.status != "failed"
+    return not is_done or session.schedule.seen != session.n_measurements

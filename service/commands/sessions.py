@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Container
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
@@ -31,7 +31,7 @@ from service.session.slot_clock import new_clock
 from service.session.spec import PLAIN, SessionSpec, canonical
 from service.session.trial import new_trial
 from service.writer.agent_cache import build_agent
-from service.writer.command import Command, SessionCommand
+from service.writer.command import command, session_command
 from service.writer.large_writes import refuse_appending
 from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
@@ -67,90 +67,90 @@ def refuse_archived(session: SessionRow) -> None:
         raise Problem(ProblemCode.ARCHIVED, "the session is archived: it can be read, not changed")
 
 
-@dataclass(frozen=True, slots=True)
-class CreateSession(Command[tuple[SessionRow, bool]]):
-    """Command: a new session, or the session that the same name and body created before."""
+@command
+def create_session(
+    uow: UnitOfWork,
+    tenant: str,
+    request: dict[str, Any],
+    allow_oracles: bool,
+    allowed: FitCost | None = None,
+    by: Actor = COMMAND_LINE,
+    limits: Limits = NO_LIMITS,
+) -> tuple[SessionRow, bool]:
+    """Make a session, or find the one that the same name and body created before.
 
-    tenant: str
-    request: dict[str, Any]
-    allow_oracles: bool
-    allowed: FitCost | None = None  # what a fit may cost; None: anything
-    by: Actor = COMMAND_LINE
-    limits: Limits = NO_LIMITS
-
-    def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
-        """Return the session, and whether it is new."""
-        name = self.request.get("name")
-        spec = SessionSpec.of({k: value for k, value in self.request.items() if k != "name"})
-        request = canonical({"name": name, **spec.given})
-        if name is not None:
-            session_before = self._known(uow, name, request)
-            if session_before is not None:
-                return session_before, False
-            refuse_id_as_name(name)
-        session = self._session(uow, name, spec, request)
-        self.limits.refuse_session(uow, session)
-        agent = checked_agent(session, self.allow_oracles, spec.given)
-        if self.allowed is not None:
-            refuse_costly(session, self.allowed)
-        window = agent.next_fit(0)
-        if window is not None:
-            session.schedule.open.append(OpenWindow(window))
-        uow.add_session(session)
-        about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
-        note(uow, session.tenant, self.by, "session_created", session.id, **about)
-        return session, True
-
-    def _known(self, uow: UnitOfWork, name: str, request: str) -> SessionRow | None:
-        """Find the session that this body created before, under whatever name it has now.
-
-        409 session_conflict: there is none, and another session bears the name.
-        """
-        bearer = uow.session_named(self.tenant, name)
-        if bearer is not None and _canonical(bearer.request) == request:
-            return bearer
-        for session_id, asked in uow.stored.created_as(self.tenant, name):
-            if _canonical(asked) == request:
-                return find_session(uow, (self.tenant, session_id))
-        if bearer is None:
-            return None
-        detail = f"a session {name!r} exists already and was created with another body"
-        raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
-
-    def _session(
-        self, uow: UnitOfWork, name: str | None, spec: SessionSpec, request: str
-    ) -> SessionRow:
-        seed = secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed
-        holdout = with_control(uow, self.tenant, spec.dim, spec.holdout)
-        return SessionRow(
-            tenant=self.tenant,
-            id=new_id(uow.now),
-            name=name,
-            **{**spec.plain, "seed": seed},
-            request=request,
-            created_at=uow.now,
-            created_as=name,
-            names=first_names(spec),
-            trial=new_trial(spec.mode, holdout),
-            clock=new_clock(spec.clock, uow.now, spec.horizon),
-        )
+    A fit may cost what is `allowed`; None: anything. Returns it, and whether it is new.
+    """
+    name = request.get("name")
+    spec = SessionSpec.of({k: value for k, value in request.items() if k != "name"})
+    canonical_text = canonical({"name": name, **spec.given})
+    if name is not None:
+        session_before = _known(uow, tenant, name, canonical_text)
+        if session_before is not None:
+            return session_before, False
+        refuse_id_as_name(name)
+    session = _session(uow, tenant, name, spec, canonical_text)
+    limits.refuse_session(uow, session)
+    agent = checked_agent(session, allow_oracles, spec.given)
+    if allowed is not None:
+        refuse_costly(session, allowed)
+    window = agent.next_fit(0)
+    if window is not None:
+        session.schedule.open.append(OpenWindow(window))
+    uow.add_session(session)
+    about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
+    note(uow, session.tenant, by, "session_created", session.id, **about)
+    return session, True
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteSession(SessionCommand[None]):
-    """Command: delete the session and all its rows."""
+def _known(uow: UnitOfWork, tenant: str, name: str, request: str) -> SessionRow | None:
+    """Find the session that this body created before, under whatever name it has now.
 
-    key: SessionKey
-    by: Actor = COMMAND_LINE
+    409 session_conflict: there is none, and another session bears the name.
+    """
+    bearer = uow.session_named(tenant, name)
+    if bearer is not None and _canonical(bearer.request) == request:
+        return bearer
+    for session_id, asked in uow.stored.created_as(tenant, name):
+        if _canonical(asked) == request:
+            return find_session(uow, (tenant, session_id))
+    if bearer is None:
+        return None
+    detail = f"a session {name!r} exists already and was created with another body"
+    raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
 
-    def __call__(self, uow: UnitOfWork) -> None:
-        """Delete it; 404 where there is none, 409 where control of another plays its agent."""
-        session = uow.session(self.key)
-        if session is None:
-            raise unknown_session(self.key[1])
-        refuse_if_control(uow, self.key)
-        uow.delete_session(session)
-        note(uow, session.tenant, self.by, "session_deleted", session.id, name=session.name)
+
+def _session(
+    uow: UnitOfWork, tenant: str, name: str | None, spec: SessionSpec, request: str
+) -> SessionRow:
+    seed = secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed
+    holdout = with_control(uow, tenant, spec.dim, spec.holdout)
+    return SessionRow(
+        tenant=tenant,
+        id=new_id(uow.now),
+        name=name,
+        **{**spec.plain, "seed": seed},
+        request=request,
+        created_at=uow.now,
+        created_as=name,
+        names=first_names(spec),
+        trial=new_trial(spec.mode, holdout),
+        clock=new_clock(spec.clock, uow.now, spec.horizon),
+    )
+
+
+@session_command
+def remove_session(uow: UnitOfWork, key: SessionKey, by: Actor = COMMAND_LINE) -> None:
+    """Delete the session and all its rows.
+
+    404 where there is none, 409 where control of another plays its agent.
+    """
+    session = uow.session(key)
+    if session is None:
+        raise unknown_session(key[1])
+    refuse_if_control(uow, key)
+    uow.delete_session(session)
+    note(uow, session.tenant, by, "session_deleted", session.id, name=session.name)
 
 
 def first_names(spec: SessionSpec) -> Names:
@@ -213,99 +213,90 @@ def _canonical(request: str) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSession(SessionCommand[SessionRow]):
-    """Command: rename, archive or take out of the archive, change mode, guard or options.
+@session_command
+def change_session(
+    uow: UnitOfWork,
+    key: SessionKey,
+    changes: dict[str, Any],
+    by: Actor = COMMAND_LINE,
+    allowed: FitCost | None = None,
+) -> SessionRow:
+    """Rename, archive or take out of the archive, change mode, guard or options.
 
-    All rounds stay. What was learned does, too, where an option means no new model; one that means
-    another has all rounds fitted anew, and the estimate in use decides until then. The session
-    keeps the options that it had before, for replay (`OptionChanges`).
+    A fit may cost what is `allowed`; None: anything. All rounds stay. What was learned does, too,
+    where an option means no new model; one that means another has all rounds fitted anew, and the
+    estimate in use decides until then. The session keeps the options that it had before, for replay
+    (`OptionChanges`).
     """
-
-    key: SessionKey
-    changes: dict[str, Any]
-    by: Actor = COMMAND_LINE
-    allowed: FitCost | None = None  # what a fit may cost; None: anything
-
-    def __call__(self, uow: UnitOfWork) -> SessionRow:
-        """Change the session and return it."""
-        session = find_session(uow, self.key)
-        changed = self._with_options(session)
-        names = {*self.changes, *(f"options.{name}" for name in self.changes.get("options", {}))}
-        agent = checked_agent(changed, allow_oracles=True, asked=names)
-        check_dropped(session, changed)
-        if self.allowed is not None and changed.options != session.options:
-            refuse_costly(changed, self.allowed)
-        name = self.changes.get("name")
-        if name is not None and name != session.name:
-            refuse_id_as_name(name)
-            if uow.session_named(session.tenant, name) is not None:
-                raise Problem(ProblemCode.SESSION_CONFLICT, f"the name {name!r} is taken", "name")
-            session.name = name
-        archived = self.changes.get("archived")
-        if archived is True and session.archived_at is None:
-            session.archived_at = uow.now
-        elif archived is False and session.archived_at is not None:
-            session.archived_at = None
-            uow.effects.timed[session.key] = uow.now
-        session.trial = changed.trial
-        more_wait = changed.reward_wait_seconds - session.reward_wait_seconds
-        for setting in self.changes.keys() & {*PLAIN} - {"options"}:
-            setattr(session, setting, getattr(changed, setting))
-        take_options(uow, session, changed.options, agent)
-        if more_wait:
-            wait_longer(uow, session, more_wait)
-        uow.save(session)
-        note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
-        return session
-
-    def _with_options(self, session: SessionRow) -> SessionRow:
-        """Return the session with the options that it will have, which are checked.
-
-        Raises 422 bad_option for an option that may not change, or has no such value; 409
-        limit_reached after too many changes.
-        """
-        new_options = self.changes.get("options", {})
-        kind = ALGORITHMS[session.algorithm].options_type
-        may = {f.name for f in fields(kind) if f.metadata.get("changeable")}
-        refuse_unmeasured(session, new_options)
-        for option in new_options:
-            if option not in may and new_options[option] != session.options.get(option):
-                which = ", ".join(sorted(may)) or "none"
-                detail = f"options that may change are {which}; a copy can have others (.../copy)"
-                raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
-        options = {**session.options, **new_options}
-        settings = {name: value for name, value in self.changes.items() if name in PLAIN}
-        asked_trial = self.changes.get("mode"), self.changes.get("guard")
-        n_slots = timeline_of(session).n_slots(session)
-        begun = session.n_rounds, session.n_measurements
-        trial = session.trial.changed(*asked_trial, *begun, n_slots)
-        changed = replace(session, **{**settings, "options": options, "trial": trial})
-        if session.revision == MOST_CHANGES and options != session.options:
-            detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
-            raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
-        return changed
+    session = find_session(uow, key)
+    changed = _with_options(session, changes)
+    names = {*changes, *(f"options.{name}" for name in changes.get("options", {}))}
+    agent = checked_agent(changed, allow_oracles=True, asked=names)
+    check_dropped(session, changed)
+    if allowed is not None and changed.options != session.options:
+        refuse_costly(changed, allowed)
+    name = changes.get("name")
+    if name is not None and name != session.name:
+        refuse_id_as_name(name)
+        if uow.session_named(session.tenant, name) is not None:
+            raise Problem(ProblemCode.SESSION_CONFLICT, f"the name {name!r} is taken", "name")
+        session.name = name
+    archived = changes.get("archived")
+    if archived is True and session.archived_at is None:
+        session.archived_at = uow.now
+    elif archived is False and session.archived_at is not None:
+        session.archived_at = None
+        uow.effects.timed[session.key] = uow.now
+    session.trial = changed.trial
+    more_wait = changed.reward_wait_seconds - session.reward_wait_seconds
+    for setting in changes.keys() & {*PLAIN} - {"options"}:
+        setattr(session, setting, getattr(changed, setting))
+    take_options(uow, session, changed.options, agent)
+    if more_wait:
+        wait_longer(uow, session, more_wait)
+    uow.save(session)
+    note(uow, session.tenant, by, "session_changed", session.id, **changes)
+    return session
 
 
-@dataclass(frozen=True, slots=True)
-class EraseFeature(SessionCommand[None]):
-    """Command: forget what a category is called, like ``user=bob``.
+def _with_options(session: SessionRow, changes: dict[str, Any]) -> SessionRow:
+    """Return a session with the options that it will have, which are checked.
+
+    Raises 422 bad_option for an option that may not change, or has no such value; 409
+    limit_reached after too many changes.
+    """
+    new_options = changes.get("options", {})
+    kind = ALGORITHMS[session.algorithm].options_type
+    may = {f.name for f in fields(kind) if f.metadata.get("changeable")}
+    refuse_unmeasured(session, new_options)
+    for option in new_options:
+        if option not in may and new_options[option] != session.options.get(option):
+            which = ", ".join(sorted(may)) or "none"
+            detail = f"options that may change are {which}; a copy can have others (.../copy)"
+            raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
+    options = {**session.options, **new_options}
+    settings = {name: value for name, value in changes.items() if name in PLAIN}
+    asked_trial = changes.get("mode"), changes.get("guard")
+    n_slots = timeline_of(session).n_slots(session)
+    begun = session.n_rounds, session.n_measurements
+    trial = session.trial.changed(*asked_trial, *begun, n_slots)
+    changed = replace(session, **{**settings, "options": options, "trial": trial})
+    if session.revision == MOST_CHANGES and options != session.options:
+        detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
+        raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
+    return changed
+
+
+@session_command
+def erase_feature(uow: UnitOfWork, key: SessionKey, name: str, by: Actor = COMMAND_LINE) -> None:
+    """Forget what a category is called, like ``user=bob``: replace the name in the session.
 
     Its column stays, and what was learned of it. If the category comes again, it is a new one.
+    Raises 404 unknown_session or unknown_feature; 422 as `Names.without`; 503 history_pending.
     """
-
-    key: SessionKey
-    name: str
-    by: Actor = COMMAND_LINE
-
-    def __call__(self, uow: UnitOfWork) -> None:
-        """Replace the name in the session.
-
-        Raises 404 unknown_session or unknown_feature; 422 as `Names.without`; 503 history_pending.
-        """
-        session = find_session(uow, self.key)
-        before = session.names
-        session.names = before.without(self.name)
-        uow.save(session)
-        column = before.columns.index(self.name)  # the entry does not hold the name
-        note(uow, session.tenant, self.by, "feature_erased", session.id, column=column)
+    session = find_session(uow, key)
+    before = session.names
+    session.names = before.without(name)
+    uow.save(session)
+    column = before.columns.index(name)  # the entry does not hold the name
+    note(uow, session.tenant, by, "feature_erased", session.id, column=column)

@@ -11,7 +11,7 @@ from service.fits.cost import session_cost
 from service.fits.job import run_fit
 from service.fits.process_places import Place
 from service.fits.processes import FitProcesses, Job
-from service.fits.when_due import Tick
+from service.fits.when_due import tick
 from service.session.records import FitQueue, SessionKey
 from service.storage.transactions import Store
 from service.writer.agent_cache import Agents
@@ -160,7 +160,7 @@ class FitPool(FitProcesses):
     async def _submit_tick(self, key: SessionKey) -> None:
         assert self._writer is not None
         try:
-            await self._writer.submit(Tick(key))
+            await self._writer.submit(tick(key))
         except Exception as error:
             log.warning("tick_failed", session=key[1], reason=str(error))
             self._wake_at(key, self._writer.clock() + 1.0)

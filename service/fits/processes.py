@@ -16,7 +16,7 @@ from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import SPENT, STARVED, prepare_process, run_fit, within_cpu_time
 from service.fits.process_places import Place, Places
-from service.rounds.slot_sums import KeepSlots
+from service.rounds.slot_sums import keep_slots
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit
@@ -133,7 +133,7 @@ class FitProcesses:
         n_lost = 0
         while (fitted := await self._fitted(place, due)) is not None and fitted.is_part:
             assert fitted.settled is not None
-            n_lost += not await self._persist(KeepSlots(place.key, fitted.settled))
+            n_lost += not await self._persist(keep_slots(place.key, fitted.settled))
             if n_lost == MAX_DEATHS:
                 return Fitted(None, reason="decisions were voided, or erased, while it summed them")
         return fitted

@@ -7,7 +7,7 @@ which a fit is due. A window is complete when all its rounds have their reward, 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from lhb_engine.agents import Agent
@@ -20,7 +20,7 @@ from service.rounds.timeline import Timeline, timeline_of
 from service.session.estimate_in_use import model_of
 from service.session.records import DueFit, DueReason, OpenWindow, SessionKey, SessionRow, Watermark
 from service.writer.agent_cache import build_agent
-from service.writer.command import SessionCommand
+from service.writer.command import session_command
 from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
@@ -234,21 +234,19 @@ def _set_timer(uow: UnitOfWork, session: SessionRow) -> None:
         uow.effects.timed[session.key] = session.wake_at
 
 
-@dataclass(frozen=True, slots=True)
-class Tick(SessionCommand[None]):
-    """Command: mark the fits that have become due by time alone."""
+@session_command
+def tick(uow: UnitOfWork, key: SessionKey) -> None:
+    """Mark the fits that have become due by time alone, and choose the current one.
 
-    key: SessionKey
-
-    def __call__(self, uow: UnitOfWork) -> None:
-        """Mark due fits and choose the current one; do nothing for an archived session."""
-        session = uow.session(self.key)
-        if session is None or session.archived_at is not None:
-            return
-        refuse_appending(session)
-        mark_due(uow, session, uow.now)
-        start_next(uow, session, uow.now)
-        uow.save(session)
+    Nothing is done for an archived session.
+    """
+    session = uow.session(key)
+    if session is None or session.archived_at is not None:
+        return
+    refuse_appending(session)
+    mark_due(uow, session, uow.now)
+    start_next(uow, session, uow.now)
+    uow.save(session)
 
 
 def _is_complete(session: SessionRow, window: OpenWindow) -> bool:

@@ -1,7 +1,6 @@
 """Takes and stores the steps of comparisons, in the background too; trips guards that see harm."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
@@ -12,10 +11,9 @@ from service.base.recurring import Intervals, Recurring
 from service.lift.steps import Step, next_step, sums_so_far
 from service.rounds.timeline import timeline_of
 from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
-from service.session.trial import Trial
 from service.storage.ports import Changes
 from service.storage.reader import Reader
-from service.writer.command import SessionCommand
+from service.writer.command import session_command
 from service.writer.group_commit import GroupCommit
 from service.writer.notices import announce, note
 from service.writer.unit_of_work import UnitOfWork
@@ -30,43 +28,39 @@ class Kept(NamedTuple):
     has_tripped: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KeepLift(SessionCommand[Kept]):
-    """Command: store a step that was read from committed rows.
+@session_command
+def keep_lift(uow: UnitOfWork, key: SessionKey, step: Step) -> Kept:
+    """Store a step that was read from committed rows.
 
-    Where the interval of lift then lies below zero, a guard that is armed trips.
+    Unless another process has gone on, or rows were erased since it was read. Where the interval of
+    lift then lies below zero, a guard that is armed trips.
     """
+    session = uow.session(key)
+    if session is None or sums_so_far(uow.stored, session) != step.before:
+        return Kept(False, False)
+    if session.n_erased_rounds != step.n_erased:
+        return Kept(False, False)
+    trial = session.trial
+    step.sums.add_point(trial, uow.now)
+    has_tripped = trial.guard == "armed" and _trips(uow, session, step)
+    place = (step.before.since, step.decided, step.measured)
+    row = LiftSumsRow(*key, *place, step.sums.dumps())
+    uow.write_rows(Changes(lift_sums=[row], lift_units=step.units))
+    return Kept(True, has_tripped)
 
-    key: SessionKey
-    step: Step
 
-    def __call__(self, uow: UnitOfWork) -> Kept:
-        """Store it, unless another process has gone on, or rows were erased since it was read."""
-        session, step = uow.session(self.key), self.step
-        if session is None or sums_so_far(uow.stored, session) != step.before:
-            return Kept(False, False)
-        if session.n_erased_rounds != step.n_erased:
-            return Kept(False, False)
-        trial = session.trial
-        step.sums.add_point(trial, uow.now)
-        has_tripped = trial.guard == "armed" and self._trips(uow, session, trial)
-        place = (step.before.since, step.decided, step.measured)
-        row = LiftSumsRow(*self.key, *place, step.sums.dumps())
-        uow.write_rows(Changes(lift_sums=[row], lift_units=step.units))
-        return Kept(True, has_tripped)
-
-    def _trips(self, uow: UnitOfWork, session: SessionRow, trial: Trial) -> bool:
-        """Trip the guard if what decides lies below zero; return whether it did."""
-        sums = self.step.sums
-        lift = sums.lift(trial, in_all=sums.is_in_all)
-        if isinstance(lift, Refusal) or lift.high >= 0.0:
-            return False
-        session.trial = trial.tripped(timeline_of(session).n_slots(session))
-        uow.save(session)
-        about = {"difference": lift.difference, "low": lift.low, "high": lift.high}
-        note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
-        announce(uow, session, "guard_tripped", **about)
-        return True
+def _trips(uow: UnitOfWork, session: SessionRow, step: Step) -> bool:
+    """Trip the guard if what decides lies below zero; return whether it did."""
+    trial, sums = session.trial, step.sums
+    lift = sums.lift(trial, in_all=sums.is_in_all)
+    if isinstance(lift, Refusal) or lift.high >= 0.0:
+        return False
+    session.trial = trial.tripped(timeline_of(session).n_slots(session))
+    uow.save(session)
+    about = {"difference": lift.difference, "low": lift.low, "high": lift.high}
+    note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
+    announce(uow, session, "guard_tripped", **about)
+    return True
 
 
 T = TypeVar("T")
@@ -98,7 +92,7 @@ async def sum_up(service: Running, key: SessionKey) -> None:
         step = await service.look(read)
         if step is None:
             return
-        kept = await service.writer.submit(KeepLift(key, step))
+        kept = await service.writer.submit(keep_lift(key, step))
         if kept.has_tripped:
             log.warning("guard_tripped", tenant=key[0], session=key[1])
 

@@ -7,7 +7,7 @@ import structlog
 
 from service.api.runtime import Service
 from service.base.recurring import Recurring
-from service.commands.drop_rounds import GiveUpRounds, drop_rounds
+from service.commands.drop_rounds import drop_rounds, give_up_rounds
 from service.commands.erase_trajectory import sweep
 from service.rounds.retention import Plan, plan
 from service.session.records import SessionKey, SessionRow
@@ -15,7 +15,7 @@ from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.storage.transactions import Store
 from service.writer.effects import Effects
-from service.writer.notices import MOST_FORGOTTEN, ForgetAudit
+from service.writer.notices import MOST_FORGOTTEN, forget_audit
 
 log = structlog.get_logger()
 LOOK_SECONDS = 5.0  # between two looks for rows whose writer has died
@@ -77,7 +77,7 @@ class Sweeper(Recurring):
             sessions = await service.look(partial(_with_retention, after=after, now=now))
             for session, retention in sessions:
                 if retention is not None and await service.writer.submit(
-                    GiveUpRounds(session.key, retention)
+                    give_up_rounds(session.key, retention)
                 ):
                     log.info("rounds_given_up", session_id=session.id, to=retention.dropped_to)
                     await service.slices.run(drop_rounds(session.key, retention.dropped_to))
@@ -93,7 +93,7 @@ class Sweeper(Recurring):
             return
         n_gone, n = 0, MOST_FORGOTTEN
         while n == MOST_FORGOTTEN:
-            n = await service.writer.submit(ForgetAudit(seconds))
+            n = await service.writer.submit(forget_audit(seconds))
             n_gone += n
         if n_gone:
             log.info("audit_forgotten", entries=n_gone)

@@ -15,7 +15,7 @@ from service.api.runtime import Service
 from service.base.outgoing import NotAllowed, NotReached
 from service.base.problems import Problem
 from service.base.recurring import Recurring
-from service.commands.webhooks import SECRET, NoteAttempt, TakeMessage
+from service.commands.webhooks import SECRET, note_attempt, take_message
 from service.session.records import Message, Webhook
 
 log = structlog.get_logger()
@@ -61,11 +61,11 @@ class WebhookSender(Recurring):
 
     async def _send_one(self, key: tuple[str, str]) -> str:
         intervals, writer = self._service.intervals, self._service.writer
-        taken = await writer.submit(TakeMessage(*key, intervals.claim))
+        taken = await writer.submit(take_message(*key, intervals.claim))
         if taken is None:
             return "none"
         error = await self._attempt(*taken)
-        outcome = await writer.submit(NoteAttempt(taken[1], error, intervals.attempts))
+        outcome = await writer.submit(note_attempt(taken[1], error, intervals.attempts))
         self._service.metrics.count_message(key[0], outcome)
         if error is not None:
             about = {"tenant": key[0], "webhook": key[1], "message": taken[1].id, "reason": error}

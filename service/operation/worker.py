@@ -23,7 +23,7 @@ from service.base.settings import Settings
 from service.fits.cost import due_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
-from service.fits.when_due import Tick
+from service.fits.when_due import tick
 from service.operation.build import build_info, log_start
 from service.session.records import SessionKey
 from service.storage.database_url import is_sqlite
@@ -122,7 +122,7 @@ class Worker(FitProcesses):
     async def _tick(self, key: SessionKey) -> None:
         assert self._writer is not None
         try:
-            await self._writer.submit(Tick(key))
+            await self._writer.submit(tick(key))
         except Problem as problem:
             self._ticked.pop(key, None)
             log.warning("tick_failed", session=key[1], reason=problem.detail)

@@ -20,11 +20,12 @@ from service.api.routes import Routes, json_response
 from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.base.field_types import STRICT, Dim, Horizon, Number
 from service.base.problems import Problem, ProblemCode
-from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, find_session
+from service.commands.sessions import change_session, create_session, find_session, remove_session
 from service.fits.cost import allowed_cost
-from service.session.records import Actor, DecisionRow, SessionRow, TrajectoryKey
+from service.session.records import Actor, DecisionRow, SessionKey, SessionRow, TrajectoryKey
 from service.session.spec import DEFAULTS as SETTINGS_DEFAULTS
 from service.session.spec import PLAIN
+from service.writer.command import session_command
 from service.writer.unit_of_work import UnitOfWork
 
 NAME = "personalizer"
@@ -60,7 +61,7 @@ async def make_session(
 
     It has a seed of its own: the same body without one would find a session that was renamed.
     """
-    create = CreateSession(
+    create = create_session(
         tenant,
         {**body, "seed": secrets.randbelow(SEED_LIMIT)},
         service.settings.allow_oracles,
@@ -154,16 +155,14 @@ class ServiceConfiguration(TypedDict, total=False):
 CONFIGURATION = BodyParser(ServiceConfiguration)
 
 
-class DeleteUnused(DeleteSession):
-    """Command: delete the session; 409 session_conflict if it has rounds, also since just now."""
-
-    def __call__(self, uow: UnitOfWork) -> None:
-        """Delete it."""
-        session = find_session(uow, self.key)
-        if session.n_rounds:
-            detail = FIXED.format(session.name, session.n_rounds)
-            raise Problem(ProblemCode.SESSION_CONFLICT, detail)
-        DeleteSession.__call__(self, uow)
+@session_command
+def remove_unused(uow: UnitOfWork, key: SessionKey, by: Actor) -> None:
+    """Delete the session; 409 session_conflict if it has rounds, also since just now."""
+    session = find_session(uow, key)
+    if session.n_rounds:
+        detail = FIXED.format(session.name, session.n_rounds)
+        raise Problem(ProblemCode.SESSION_CONFLICT, detail)
+    remove_session(key, by)(uow)
 
 
 @router.serve("GET /configurations/service")
@@ -188,10 +187,10 @@ async def put_configuration(version: Version, request: Request) -> Response:
     body = asked_settings(configuration, before)
     is_another = any(body[name] != before[name] for name in body.keys() - CHANGING)
     if session is not None and is_another:
-        await service.writer.submit(DeleteUnused(session.key, actor))
+        await service.writer.submit(remove_unused(session.key, actor))
         room = await find_loop(service, tenant, deferred_name(session))
         if room is not None:
-            await service.writer.submit(DeleteSession(room.key, actor))
+            await service.writer.submit(remove_session(room.key, actor))
         session = None
     if session is None:
         session = await make_session(service, tenant, actor, body)
@@ -200,7 +199,7 @@ async def put_configuration(version: Version, request: Request) -> Response:
     if mode is not None and mode != session.trial.mode:
         changes["mode"] = mode
     if changes:
-        change = ChangeSession(session.key, changes, actor, allowed_cost(service.settings))
+        change = change_session(session.key, changes, actor, allowed_cost(service.settings))
         session = await service.writer.submit(change)
     return json_response(configuration_of(settings_of(session), session.trial.mode))
 

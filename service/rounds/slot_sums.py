@@ -26,7 +26,7 @@ from service.session.records import (
 from service.session.slot_clock import STRETCH, SlotClock
 from service.storage.ports import Changes
 from service.storage.reader import FOR_EVER, Range, Reader
-from service.writer.command import SessionCommand
+from service.writer.command import session_command
 from service.writer.unit_of_work import UnitOfWork
 
 SLOTS = 2**32  # more than there are
@@ -318,17 +318,11 @@ class SettledSlots(NamedTuple):
     n_erased: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepSlots(SessionCommand[bool]):
-    """Command: keep slots of a fit that has more of them than one transaction keeps."""
-
-    key: SessionKey
-    settled: SettledSlots
-
-    def __call__(self, uow: UnitOfWork) -> bool:
-        """Return whether any were kept."""
-        session = uow.session(self.key)
-        return session is not None and keep_settled(uow, session, self.settled)
+@session_command
+def keep_slots(uow: UnitOfWork, key: SessionKey, settled: SettledSlots) -> bool:
+    """Keep slots of a fit that has more than one transaction keeps; return if any were kept."""
+    session = uow.session(key)
+    return session is not None and keep_settled(uow, session, settled)
 
 
 def keep_settled(uow: UnitOfWork, session: SessionRow, settled: SettledSlots) -> bool:

@@ -34,7 +34,7 @@ from service.storage.reader import n_bytes
 from service.transfer.file_format import read_lines
 from service.transfer.import_fold import ImportFold, Row
 from service.transfer.import_records import InvalidRecord
-from service.writer.command import Command
+from service.writer.command import command
 from service.writer.large_writes import LargeWrite, hide_for, own
 from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
@@ -151,35 +151,30 @@ def _digested(file: BinaryIO, digest: Any) -> Iterator[bytes]:
         yield line
 
 
-@dataclass(frozen=True, slots=True)
-class BeginImport(Command[tuple[SessionRow, bool]]):
-    """Command: give the session its id, and hide the rows to come.
+@command
+def begin_import(
+    uow: UnitOfWork, prepared: PreparedImport, writer: str, limits: Limits = NO_LIMITS
+) -> tuple[SessionRow, bool]:
+    """Give the session its id, and hide the rows to come.
 
-    The mark is the end of a named session's id; `writer` is the token of this import.
+    The mark is the end of a named session's id; `writer` is the token of this import. Returns the
+    session with its id and True, or the one that this import made before.
+
+    Raises 409 session_conflict: another session has the name.
     """
-
-    prepared: PreparedImport
-    writer: str
-    limits: Limits = NO_LIMITS
-
-    def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
-        """Return the session with its id and True, or the one that this import made before.
-
-        Raises 409 session_conflict: another session has the name.
-        """
-        session, mark, now = self.prepared.session, self.prepared.mark, uow.now
-        known = imported_before(uow, session, mark)
-        if known is not None:
-            return known, False
-        self.limits.refuse_session(uow, session)
-        with_located_control(uow, session)
-        while True:  # the same file under another name may come within the id's millisecond
-            session = replace(session, id=new_id(now, None if session.name is None else mark))
-            if uow.session(session.key) is None and uow.hidden_rows(session.key) is None:
-                break
-            now += 0.001
-        hide_for(uow, session.key, self.writer)
-        return session, True
+    session, mark, now = prepared.session, prepared.mark, uow.now
+    known = imported_before(uow, session, mark)
+    if known is not None:
+        return known, False
+    limits.refuse_session(uow, session)
+    with_located_control(uow, session)
+    while True:  # the same file under another name may come within the id's millisecond
+        session = replace(session, id=new_id(now, None if session.name is None else mark))
+        if uow.session(session.key) is None and uow.hidden_rows(session.key) is None:
+            break
+        now += 0.001
+    hide_for(uow, session.key, writer)
+    return session, True
 
 
 def imported_before(uow: UnitOfWork, session: SessionRow, mark: str) -> SessionRow | None:
@@ -201,23 +196,20 @@ def imported_before(uow: UnitOfWork, session: SessionRow, mark: str) -> SessionR
     raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSlice(Command[int | None]):
-    """Command: write the slice of hidden rows at an offset of the file of slices."""
+@command
+def write_slice(
+    uow: UnitOfWork, key: SessionKey, writer: str, path: Path, offset: int
+) -> int | None:
+    """Write the slice of hidden rows at an offset of the file of slices.
 
-    key: SessionKey
-    writer: str
-    rows: Path
-    offset: int
-
-    def __call__(self, uow: UnitOfWork) -> int | None:
-        """Return the next offset; None at the end."""
-        own(uow, self.key, self.writer)
-        rows, offset = read_slice(self.rows, self.offset)
-        if not rows:
-            return None
-        uow.write_rows(changes_of(rows, self.key))
-        return offset
+    Returns the next offset; None at the end.
+    """
+    own(uow, key, writer)
+    rows, following = read_slice(path, offset)
+    if not rows:
+        return None
+    uow.write_rows(changes_of(rows, key))
+    return following
 
 
 def changes_of(rows: Iterable[Row | KeptSumsRow | LiftSumsRow], key: SessionKey) -> Changes:
@@ -233,36 +225,32 @@ def changes_of(rows: Iterable[Row | KeptSumsRow | LiftSumsRow], key: SessionKey)
     return changes
 
 
-@dataclass(frozen=True, slots=True)
-class FinishImport(Command[tuple[SessionRow, bool]]):
-    """Command: create the session, and so show its rows."""
+@command
+def finish_import(
+    uow: UnitOfWork, given: PreparedImport, made: SessionRow, writer: str, by: Actor
+) -> tuple[SessionRow, bool]:
+    """Create the session, which has its id, and so show its rows.
 
-    prepared: PreparedImport
-    session: SessionRow  # with its id
-    writer: str
-    by: Actor
+    Returns the session and whether it is new; the name may have been given since.
 
-    def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
-        """Return the session and whether it is new; the name may have been given since.
-
-        Raises 409 session_conflict: another session has the name.
-        """
-        session, given = with_located_control(uow, replace(self.session)), self.prepared
-        own(uow, session.key, self.writer)
-        known = imported_before(uow, session, given.mark)
-        if known is not None:
-            return known, False
-        uow.add_session(session)
-        about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
-        note(uow, session.tenant, self.by, "session_imported", session.id, **about)
-        uow.write_rows(changes_of([one for one in (given.sums, given.lift) if one], session.key))
-        if given.state is not None:
-            uow.pending.states[session.key] = given.state
-        uow.pending.swept.append(session.key)
-        announce(uow, session)
-        if session.wake_at is not None:
-            uow.effects.timed[session.key] = session.wake_at
-        return session, True
+    Raises 409 session_conflict: another session has the name.
+    """
+    session = with_located_control(uow, replace(made))
+    own(uow, session.key, writer)
+    known = imported_before(uow, session, given.mark)
+    if known is not None:
+        return known, False
+    uow.add_session(session)
+    about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
+    note(uow, session.tenant, by, "session_imported", session.id, **about)
+    uow.write_rows(changes_of([one for one in (given.sums, given.lift) if one], session.key))
+    if given.state is not None:
+        uow.pending.states[session.key] = given.state
+    uow.pending.swept.append(session.key)
+    announce(uow, session)
+    if session.wake_at is not None:
+        uow.effects.timed[session.key] = session.wake_at
+    return session, True
 
 
 def import_session(
@@ -277,15 +265,15 @@ def import_session(
     nobody will show.
     """
     writer = secrets.token_hex(8)
-    session, is_new = yield BeginImport(prepared, writer, limits)
+    session, is_new = yield begin_import(prepared, writer, limits)
     if not is_new:
         return session, False
     is_shown = False
     try:
         offset: int | None = 0
         while offset is not None:
-            offset = yield WriteSlice(session.key, writer, prepared.rows, offset)
-        found, is_shown = yield FinishImport(prepared, session, writer, by)
+            offset = yield write_slice(session.key, writer, prepared.rows, offset)
+        found, is_shown = yield finish_import(prepared, session, writer, by)
         return found, is_shown
     finally:
         if not is_shown:

@@ -11,7 +11,7 @@ from typing import Any
 
 from service.base.problems import Problem
 from service.base.settings import Settings
-from service.commands.sessions import ChangeSession, unknown_session
+from service.commands.sessions import change_session, unknown_session
 from service.session.records import SessionRow
 from service.storage.database_url import open_reader, open_store
 from service.storage.ports import Refused
@@ -70,7 +70,7 @@ def archive(url: str, session_id: str) -> None:
     """Archive a session, so that it takes no decisions and no rewards any more."""
     with open_reader(url) as reader:
         key = find(reader, session_id).key
-    run(url, ChangeSession(key, {"archived": True}))
+    run(url, change_session(key, {"archived": True}))
 
 
 def import_file(settings: Settings, path: Path, name: str | None) -> str:

@@ -16,7 +16,7 @@ from service.api.access import EVERYBODY, ROLES, STRANGER, Access
 from service.api.runtime import Service
 from service.base.problems import Problem, ProblemCode
 from service.base.recurring import Recurring
-from service.commands.keys import NoteUse
+from service.commands.keys import note_use
 from service.dashboard.pages import ASSET_PATHS
 from service.personalizer.errors import is_personalizer
 from service.session.records import ApiKey, LimitRow
@@ -116,8 +116,8 @@ class KeyWatch:
         """Store when keys were last used. What cannot be stored is stored with the next use."""
         used = [self.used.popitem()[1] for _ in range(min(MOST_NOTED, len(self.used)))]
         if used:
-            note = NoteUse(tuple(sorted((one.tenant, str(one.key_id)) for one in used)))
-            await self._service.writer.submit(note)
+            noted = note_use(sorted((one.tenant, str(one.key_id)) for one in used))
+            await self._service.writer.submit(noted)
 
 
 def access(key: ApiKey) -> Access:

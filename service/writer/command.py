@@ -1,12 +1,15 @@
-"""The protocol of commands, which the writer runs on a unit of work."""
+"""What a command is, which the writer runs on a unit of work: a class, or a function."""
 
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from service.session.records import SessionKey
 from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
 
 Result = TypeVar("Result", covariant=True)
+Given = ParamSpec("Given")
 
 
 class Command(Protocol[Result]):
@@ -46,6 +49,41 @@ class SessionCommand(Command[Result], Protocol[Result]):
     def keys(self, keys: Keys) -> None:
         """Add the session's key."""
         keys.sessions.add(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Command[Result]):
+    run: Callable[[UnitOfWork], Result]
+
+    def __call__(self, uow: UnitOfWork) -> Result:
+        return self.run(uow)
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionCall(SessionCommand[Result]):
+    key: SessionKey
+    run: Callable[[UnitOfWork], Result]
+
+    def __call__(self, uow: UnitOfWork) -> Result:
+        return self.run(uow)
+
+
+def command(
+    run: Callable[Concatenate[UnitOfWork, Given], Result],
+) -> Callable[Given, Command[Result]]:
+    """Make a command of a function: called with all but the unit of work, it waits for one."""
+    return lambda *given, **named: _Call(lambda uow: run(uow, *given, **named))
+
+
+def session_command(
+    run: Callable[Concatenate[UnitOfWork, SessionKey, Given], Result],
+) -> Callable[Concatenate[SessionKey, Given], SessionCommand[Result]]:
+    """Make a command of a function on a session, whose key comes first; see `command`."""
+
+    def made(key: SessionKey, /, *given: Given.args, **named: Given.kwargs) -> Any:
+        return _SessionCall(key, lambda uow: run(uow, key, *given, **named))
+
+    return made
 
 
 Commands = list[Command[Any]]

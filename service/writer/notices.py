@@ -5,12 +5,11 @@ So none is lost and none is invented: a sender (`service.operation.webhooks`) ta
 
 import json
 import secrets
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from service.session.records import Actor, AuditRow, Message, SessionRow, Webhook
-from service.writer.command import Command
+from service.writer.command import command
 from service.writer.unit_of_work import UnitOfWork
 
 Event = Literal["finding", "alarm", "fit_failed", "guard_tripped"]
@@ -36,19 +35,17 @@ def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **d
     uow.pending.audit.append(AuditRow(tenant, entry_id, uow.now, *by, action, subject, text))
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetAudit(Command[int]):
-    """Command: delete the oldest entries that are older than `seconds`, of all tenants."""
+@command
+def forget_audit(uow: UnitOfWork, seconds: float) -> int:
+    """Delete the oldest entries that are older than `seconds`, of all tenants.
 
-    seconds: float
-
-    def __call__(self, uow: UnitOfWork) -> int:
-        """Return how many were deleted; at `MOST_FORGOTTEN` there may be more."""
-        oldest = uow.stored.audit(None, "", MOST_FORGOTTEN)
-        old = [entry for entry in oldest if entry.at < uow.now - self.seconds]
-        if old:
-            uow.pending.audit_gone.append((old[-1].id,))
-        return len(old)
+    Returns how many were deleted; at `MOST_FORGOTTEN` there may be more.
+    """
+    oldest = uow.stored.audit(None, "", MOST_FORGOTTEN)
+    old = [entry for entry in oldest if entry.at < uow.now - seconds]
+    if old:
+        uow.pending.audit_gone.append((old[-1].id,))
+    return len(old)
 
 
 def announce(uow: UnitOfWork, session: SessionRow, event: Event, **data: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from service.base.logs import configure_logs, log
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.storage.maintenance import migrate
 from service.storage.schema import SCHEMA
 from service.transfer.without_server import run
@@ -31,7 +31,7 @@ def lines(output: str, event: str) -> list[dict[str, Any]]:
 def test_a_log_explains_and_gives_nothing_away(tmp_path: Path, database_url: str) -> None:
     migrate(database_url)
     key, row = new_key("acme", "a test", time.time())
-    run(database_url, SaveKey(row))
+    run(database_url, save_key(row))
     url = database_url.replace("lhb@", f"lhb:{PASSWORD}@")  # the tests' PostgreSQL trusts anybody
     told = {"LHB_LOG_LEVEL": "debug", "LHB_LOG_REQUESTS": "true", "LHB_FIT_WAIT_SECONDS": "0.001"}
     with Server(url, **told) as server, server.client() as client:

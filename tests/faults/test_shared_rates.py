@@ -5,7 +5,7 @@ import time
 import psycopg
 import pytest
 
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.storage.maintenance import migrate
 from service.transfer.without_server import run
 from tests.faults.server_process import Server
@@ -38,7 +38,7 @@ def test_two_servers_hold_one_limit_of_a_key(postgres_url: str) -> None:
     keys = []
     for _ in range(2):
         key, row = new_key("", "a test", time.time())
-        run(postgres_url, SaveKey(row))
+        run(postgres_url, save_key(row))
         keys.append({"authorization": f"Bearer {key}"})
     with (
         Server(postgres_url, **LIMIT) as first,

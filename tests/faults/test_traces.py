@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from service.base.settings import Settings
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.storage.maintenance import migrate
 from service.storage.ports import Refused
 from service.transfer.without_server import run
@@ -80,7 +80,7 @@ def test_requests_commits_and_fits_are_traced_without_what_clients_sent(
 ) -> None:
     migrate(database_url)
     key, row = new_key("acme", "a test", time.time())
-    run(database_url, SaveKey(row))
+    run(database_url, save_key(row))
     url = database_url.replace("lhb@", f"lhb:{PASSWORD}@")
     told = {**collector.settings, "LHB_LOG_LEVEL": "info", "LHB_LOG_REQUESTS": "true"}
     with Server(url, **told) as server, server.client() as client, ExitStack() as stack:

@@ -11,13 +11,13 @@ from service.base.loop_slices import run_at_once
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
-from service.commands.sessions import CreateSession
+from service.commands.sessions import create_session
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.when_due import Tick
+from service.fits.when_due import tick
 from service.rounds.reward import Reward
-from service.rounds.slot_sums import KeepSlots
+from service.rounds.slot_sums import keep_slots
 from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.sqlite.store import SqliteStore
 from service.storage.transactions import Store
@@ -84,7 +84,7 @@ class ServiceHarness:
             "seed": 1,
             **body,
         }
-        session, _ = self.run(CreateSession("", request, True))
+        session, _ = self.run(create_session("", request, True))
         self.key = session.key
         return self.session
 
@@ -125,7 +125,7 @@ class ServiceHarness:
 
     def tick(self) -> None:
         """What a timer does."""
-        self.run(Tick(self.key))
+        self.run(tick(self.key))
 
     def finish(self, due: int, estimate: Estimate | None = OK, reason: str = "broken") -> Any:
         """What a fitting process hands back."""
@@ -142,7 +142,7 @@ class ServiceHarness:
             fitted = Fitted.of(answer)
             if fitted.is_part:
                 assert fitted.settled is not None
-                self.run(KeepSlots(self.key, fitted.settled))
+                self.run(keep_slots(self.key, fitted.settled))
                 continue
             self.run(FinishFit(self.key, due, fitted, self.agents, RetryPolicy(1)))
 

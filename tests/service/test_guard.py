@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.sessions import ChangeSession
+from service.commands.sessions import change_session
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
@@ -36,7 +36,7 @@ def guard(harness: ServiceHarness) -> str:
 
 
 def arm(harness: ServiceHarness, how: str = "armed") -> None:
-    harness.run(ChangeSession(harness.key, {"guard": how}))
+    harness.run(change_session(harness.key, {"guard": how}))
 
 
 def test_everybody_plays_the_default_arm_once_lift_lies_below_zero(

@@ -11,12 +11,12 @@ import pytest
 from lhb_engine.evaluation.lift import GroupSums, Lift, always_valid_quantile
 from service.api.trajectories import in_force
 from service.commands.erase_trajectory import erase_trajectory, sweep
-from service.commands.sessions import ChangeSession
+from service.commands.sessions import change_session
 from service.lift import steps
 from service.lift.exact import ONE, exact, fraction, nearest
 from service.lift.steps import next_step
 from service.lift.sums import NO_ROW, LiftSums, Row
-from service.lift.watch import KeepLift
+from service.lift.watch import keep_lift
 from service.session.records import DecisionRow, LiftSumsRow
 from service.session.trial import Trial
 from service.transfer.file_format import export_session
@@ -34,7 +34,7 @@ def sum_up(harness: ServiceHarness) -> LiftSums:
                 found = reader.lift_sums(harness.key)
                 assert found is not None
                 return LiftSums.loads(found.sums)
-        assert harness.run(KeepLift(harness.key, step)).is_stored
+        assert harness.run(keep_lift(harness.key, step)).is_stored
 
 
 def units_of(
@@ -245,8 +245,8 @@ def test_a_step_is_stored_once(harness: ServiceHarness) -> None:
     harness.reward(1.0, "a", round=1)
     with harness.store.reader() as reader:
         one, two = (next_step(reader, harness.session) for _ in range(2))
-    assert harness.run(KeepLift(harness.key, one)).is_stored  # type: ignore[arg-type]
-    assert not harness.run(KeepLift(harness.key, two)).is_stored  # type: ignore[arg-type]
+    assert harness.run(keep_lift(harness.key, one)).is_stored  # type: ignore[arg-type]
+    assert not harness.run(keep_lift(harness.key, two)).is_stored  # type: ignore[arg-type]
     sums = sum_up(harness)
     assert sums.rounds == 1
 
@@ -323,7 +323,7 @@ def test_a_comparison_that_begins_anew_has_the_past_of_the_first(
     play(harness, rng, 60, given, by_caller=True)
     play(harness, rng, 30, given)
     sum_up(harness)
-    harness.run(ChangeSession(harness.key, {"guard": "armed"}))
+    harness.run(change_session(harness.key, {"guard": "armed"}))
     play(harness, rng, 60, given)
     sums = sum_up(harness)
     assert nearest(sums.groups["agent"].totals[4]) != 0.0

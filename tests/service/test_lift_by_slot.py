@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.commands.sessions import ChangeSession
+from service.commands.sessions import change_session
 from service.lift.exact import nearest
 from service.lift.steps import next_step
 from service.lift.sums import LiftSums
@@ -128,7 +128,7 @@ def test_slots_of_the_guard_do_not_count_and_armed_again_a_comparison_begins(
     assert last in ("agent", "control")
     assert counted(sum_up(harness)) == counted(before)
     assert before.rounds in (sum(n for _, n in expected(played).values()) + i for i in (0, 1))
-    harness.run(ChangeSession(harness.key, {"guard": "armed"}))
+    harness.run(change_session(harness.key, {"guard": "armed"}))
     since = harness.session.schedule.n_slots
     played = slots(harness, since + 1, since + 60)
     pure = {slot: by for slot, by in played.items() if slot >= since + HORIZON}
@@ -140,12 +140,12 @@ def test_a_shadow_counts_for_nobody_until_the_agent_plays(harness: ServiceHarnes
     assert set(slots(harness, 1, 24, forced_arm=0).values()) == {"caller"}
     sums = sum_up(harness)
     assert (sums.rounds, sums.shadow.n_rounds) == (0.0, 48)
-    harness.run(ChangeSession(harness.key, {"mode": "live"}))
+    harness.run(change_session(harness.key, {"mode": "live"}))
     since = harness.session.schedule.n_slots
     played = slots(harness, since + 1, since + 60)
     pure = {slot: by for slot, by in played.items() if slot >= since + HORIZON}
     assert counted(sum_up(harness)) == expected(pure)
-    harness.run(ChangeSession(harness.key, {"mode": "shadow"}))
+    harness.run(change_session(harness.key, {"mode": "shadow"}))
     slots(harness, since + 61, since + 72, forced_arm=0)
     assert sum_up(harness).rounds <= sum(n for _, n in expected(pure).values())
 
@@ -157,7 +157,7 @@ def test_a_shadow_goes_live_before_and_after_its_first_slot(
     begin(harness, holdout=HOLDOUT, horizon=HORIZON, mode="shadow")
     if n:
         slots(harness, 1, n, forced_arm=0)
-    harness.run(ChangeSession(harness.key, {"mode": "live", "guard": "armed"}))
+    harness.run(change_session(harness.key, {"mode": "live", "guard": "armed"}))
     played = slots(harness, n + 2, n + 30)
     assert set(played.values()) <= {"agent", "control"}
     assert sum_up(harness).rounds > 0

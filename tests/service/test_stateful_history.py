@@ -20,10 +20,10 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.design.covariates import with_means
 from lhb_engine.history import FitWindow, Trajectory
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import ChangeSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import change_session
 from service.rounds.timeline import read_history
 from service.session.records import Watermark
 from service.storage.database_url import open_store
@@ -166,7 +166,7 @@ class Machine(RuleBasedStateMachine):
         found = self.model[name]
         event = f"~{round}"
         said = self.says(
-            self.harness.run, VoidDecision(self.harness.key, name, event, self.harness.agents)
+            self.harness.run, void_decision(self.harness.key, name, event, self.harness.agents)
         )
         if round > len(found.contexts):
             assert said == "unknown_event"
@@ -177,7 +177,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(share=st.sampled_from([0.0, 0.25]))
     def change(self, share: float) -> None:
-        self.harness.run(ChangeSession(self.harness.key, {"options": {"epsilon": share}}))
+        self.harness.run(change_session(self.harness.key, {"options": {"epsilon": share}}))
         assert self.harness.session.options["epsilon"] == share
 
     @rule(name=NAMES)
@@ -198,7 +198,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def fit(self) -> None:
         """Fit all so far."""
-        self.harness.run(AskFit(self.harness.key, self.harness.agents))
+        self.harness.run(ask_fit(self.harness.key, self.harness.agents))
         self.harness.make_fits(self.url or f"sqlite:///{self.path / 'lhb.db'}")
         assert "failed" not in {status for _, status in self.harness.statuses}
 

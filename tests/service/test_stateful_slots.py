@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from lhb_engine.history import FitWindow, History
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.rounds import slot_sums
 from service.rounds.timeline import Past, timeline_of
 from service.session import slot_clock
@@ -96,7 +96,7 @@ class Machine(test_stateful_history.Machine):
 
     @rule(name=NAMES, round=st.integers(1, 6))
     def void(self, name: str, round: int) -> None:
-        void = VoidDecision(self.harness.key, name, f"~{round}", self.harness.agents)
+        void = void_decision(self.harness.key, name, f"~{round}", self.harness.agents)
         said, taken = self.says(self.harness.run, void), self.taken[name]
         assert said == ("accepted" if round <= len(taken) else "unknown_event")
         if round <= len(taken):

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
-from service.commands.sessions import ChangeSession
+from service.commands.sessions import change_session
 from service.rounds.timeline import read_history
 from service.storage.database_url import open_store
 from tests.examples import examples
@@ -233,7 +233,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(archived=st.booleans())
     def archive(self, archived: bool) -> None:
-        self.harness.run(ChangeSession(self.harness.key, {"archived": archived}))
+        self.harness.run(change_session(self.harness.key, {"archived": archived}))
         self.is_archived = archived
         if not archived:
             self.harness.tick()

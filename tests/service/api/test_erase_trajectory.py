@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from service.base.logs import shown_path
-from service.commands.decisions import VoidDecision
-from service.commands.erase_trajectory import EraseSlice, EraseTrajectory, erase_trajectory
+from service.commands.decisions import void_decision
+from service.commands.erase_trajectory import erase_slice, erase_trajectory, hide_trajectory
 from service.storage.transactions import Slices
 from service.transfer.replay import replay_session
 from tests.contracts.test_store_hidden import n_rows
@@ -227,13 +227,13 @@ def test_while_a_trajectory_is_being_erased(harness: ServiceHarness) -> None:
     done = harness.run(next(slices))
     done = harness.run(slices.send(done))
     assert n_rows(harness.store)["decisions"] == 10
-    assert harness.run(EraseTrajectory(harness.key, "a"))  # another request for the same
+    assert harness.run(hide_trajectory(harness.key, "a"))  # another request for the same
     for refused in (
         lambda: harness.decide("a"),
         lambda: harness.decide("a", event_id="e", digest=b"d"),
         lambda: harness.reward(1.0, "a", round=6),
-        lambda: harness.run(VoidDecision(harness.key, "a", "~6", harness.agents)),
-        lambda: harness.run(EraseTrajectory(harness.key, "b")),
+        lambda: harness.run(void_decision(harness.key, "a", "~6", harness.agents)),
+        lambda: harness.run(hide_trajectory(harness.key, "b")),
     ):
         with pytest.raises(Exception, match="being erased"):
             refused()
@@ -246,7 +246,7 @@ def test_while_a_trajectory_is_being_erased(harness: ServiceHarness) -> None:
         done = harness.run(slices.send(done))
     assert harness.session.erasing is None
     assert harness.decide("a", event_id="e", digest=b"d").round == 1
-    assert harness.run(EraseSlice(harness.key)) is None
+    assert harness.run(erase_slice(harness.key)) is None
     assert n_rows(harness.store)["decisions"] == 8
 
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from service.base.recurring import Intervals
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.web.test_api_keys import bearer
 
@@ -177,7 +177,7 @@ async def test_last_use_is_stored_once_in_a_while_and_at_the_end(serve: Serve) -
         key, row = new_key("", "", 1000.0, "admin")
         _, idle_row = new_key("", "", 1000.0, "admin")
         for one in (row, idle_row):
-            await client.service.writer.submit(SaveKey(one))
+            await client.service.writer.submit(save_key(one))
 
     async def used(client: Client) -> dict[str, Any]:
         listed = (await client.read("/v1/keys"))["items"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.api.metrics import MOST_TENANTS, OTHERS, Metrics
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.session.records import EstimateRow
 from service.writer.effects import Effects
 from tests.service.conftest import Client, Serve, until
@@ -86,7 +86,7 @@ async def test_a_tenant_sees_its_own_series_and_the_house_sees_all(serve: Serve)
     async with serve() as client:
         keys = {tenant: new_key(tenant, "", 0.0) for tenant in ("", "a", "b")}
         for _, row in keys.values():
-            await client.service.writer.submit(SaveKey(row))
+            await client.service.writer.submit(save_key(row))
     async with serve() as client:
         for key, _ in keys.values():
             client.headers.update(bearer(key))

@@ -8,8 +8,8 @@ import pytest
 from service.base.problems import Problem
 from service.commands.append_history import Log
 from service.commands.append_history import append_history as appended
-from service.commands.erase_trajectory import EraseSlice, sweep
-from service.commands.sessions import DeleteSession
+from service.commands.erase_trajectory import erase_slice, sweep
+from service.commands.sessions import remove_session
 from service.storage.transactions import Slices
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.commands.sliced_appends import begun, seen, slices_of
@@ -51,7 +51,7 @@ def test_a_session_may_be_deleted_meanwhile(
     slices_of(6, monkeypatch)
     both.create()
     write, command = begun(both, 2, [])
-    both.run(DeleteSession(both.key))
+    both.run(remove_session(both.key))
     with pytest.raises(Problem) as problem:
         both.run(command)
     assert problem.value.code == "unknown_session"
@@ -75,22 +75,22 @@ def test_a_sweep_that_is_overtaken_erases_what_is_due_and_no_more(
     [(key, writer)] = abandoned
     done: Any = None
     while done is None or done.cursor[0] != "measurements":
-        done = both.run(EraseSlice(key, done, writer))
+        done = both.run(erase_slice(key, done, writer))
     if then == "deleted":
-        both.run(DeleteSession(key))
+        both.run(remove_session(key))
         while done is not None:
-            done = both.run(EraseSlice(key, done, writer))
+            done = both.run(erase_slice(key, done, writer))
         assert not any(n_rows(both.store).values())
         return
     both.run_large(sweep(key))
     both.now += 1
     write, command = begun(both, 2, abandoned)
     rows = n_rows(both.store)
-    assert both.run(EraseSlice(key, done, writer)) is None
+    assert both.run(erase_slice(key, done, writer)) is None
     assert n_rows(both.store) == rows
     both.now += 16  # now the second writer counts as dead: all of its rows are due
     while done is not None:
-        done = both.run(EraseSlice(key, done, writer))
+        done = both.run(erase_slice(key, done, writer))
     assert n_rows(both.store) == before
     with pytest.raises(Problem, match="paused"):
         both.run(command)

@@ -15,7 +15,7 @@ from service.commands.limits import NO_LIMITS
 from service.lift.exact import ONE
 from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NO_ROW, LiftSums, row_of
-from service.lift.watch import KeepLift
+from service.lift.watch import keep_lift
 from service.rounds.timeline import read_history
 from service.session.records import DueFit
 from service.writer.group_commit import GroupCommit
@@ -252,7 +252,7 @@ def test_a_guard_that_trips_while_a_log_is_appended_stays_tripped(harness: Servi
     for unit in range(100):
         for group, reward in (("agent", unit % 2), ("control", 100 + unit % 2)):
             sums.move(group, NO_ROW, row_of((10 * ONE, reward * ONE, 0)))
-    kept = harness.run(KeepLift(harness.key, Step(before, sums, 0, 0, [], 0)))
+    kept = harness.run(keep_lift(harness.key, Step(before, sums, 0, 0, [], 0)))
     assert kept.has_tripped
     result = first
     while not isinstance(result, Appended):

@@ -9,7 +9,7 @@ from service.base.problems import Problem
 from service.commands.append_history import AppendSlice, Log
 from service.commands.append_history import append_history as appended
 from service.commands.erase_trajectory import sweep
-from service.commands.sessions import ChangeSession
+from service.commands.sessions import change_session
 from service.transfer.file_format import export_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.examples import repeats
@@ -111,7 +111,7 @@ def test_the_session_takes_nothing_else_meanwhile(
         lambda: both.decide(),
         lambda: both.decide("b"),
         lambda: both.reward(1.0, round=5),
-        lambda: both.run(ChangeSession(both.key, {"archived": True})),
+        lambda: both.run(change_session(both.key, {"archived": True})),
         lambda: both.tick(),
         lambda: both.finish(due),
         lambda: both.run(AppendSlice(command.log, both.agents, "other")),

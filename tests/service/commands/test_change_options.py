@@ -8,8 +8,8 @@ import pytest
 
 from lhb_engine.agents import Agent
 from service.base.problems import Problem
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import ChangeSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import change_session
 from service.fits import beginning
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
@@ -36,7 +36,7 @@ def harness(
 
 
 def change(harness: ServiceHarness, **changes: Any) -> None:
-    harness.run(ChangeSession(harness.key, changes))
+    harness.run(change_session(harness.key, changes))
 
 
 def play(harness: ServiceHarness, n: int, url: str) -> None:
@@ -112,16 +112,16 @@ def test_a_fit_that_is_due_keeps_its_options(
     play(harness, 40, database_url)
     for _ in range(3):
         harness.reward(1.0, round=harness.decide().round)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     due = harness.session.schedule.current
     assert due is not None
     change(harness, options={"memory": 10})
     assert harness.session.schedule.current == due
     fit(harness, database_url)
     assert fitted_with[-1] == {}
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     harness.reward(2.0, round=harness.decide().round)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     fit(harness, database_url)
     assert fitted_with[-1] == {"memory": 10}
     assert replayed(harness).differences == []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem, ProblemCode
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.rounds.reward import Reward
 from tests.service.commands.slots import (
     CLOCK,
@@ -118,7 +118,7 @@ def test_a_void_decision_leaves_its_slot(harness: ServiceHarness) -> None:
     begin(harness)
     taken(harness, ("a", 970.0), ("a", 980.0), ("b", 990.0))
     slot_totals(harness, 1, 1)
-    harness.run(VoidDecision(harness.key, "a", "~2", harness.agents))
+    harness.run(void_decision(harness.key, "a", "~2", harness.agents))
     assert sums(history_of(harness, 1)) == [2.0]
 
 

@@ -10,7 +10,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem
 from service.commands.decisions import Blocked
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
+from service.commands.out_of_turn import ask_fit
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from tests.service.commands.slots import begin, between, history_of, slot_totals, sums, taken
@@ -29,7 +29,7 @@ def test_a_late_decision_counts_from_the_next_fit_on(harness: ServiceHarness) ->
     assert (taken_late.at, taken_late.round) == (1000.0, 1)
     assert sums(history_of(harness, 8, due.known)) == [1.0] * 8
     harness.finish(8)
-    again = harness.run(AskFit(harness.key, harness.agents)).due
+    again = harness.run(ask_fit(harness.key, harness.agents)).due
     assert again is None or again.known.decided == 9
     assert sums(history_of(harness, 8)) == [2.0] + [1.0] * 7
 

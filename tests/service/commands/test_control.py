@@ -10,7 +10,7 @@ from lhb_engine.randomness import Draw
 from service.api.context_arrays import read_contexts
 from service.base.loop_slices import run_at_once
 from service.base.problems import Problem, ProblemCode
-from service.commands.sessions import ChangeSession, DeleteSession
+from service.commands.sessions import change_session, remove_session
 from service.session.records import SessionKey
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
@@ -98,13 +98,13 @@ def test_a_session_that_control_plays_is_deleted_after_the_other(harness: Servic
     first = champion(harness)
     challenger(harness, name="tested")
     second = harness.key
-    harness.run(ChangeSession(first, {"archived": True, "name": "renamed"}))
+    harness.run(change_session(first, {"archived": True, "name": "renamed"}))
     assert {one[1] for one in play(harness) if one[0] == "control"} == {BEST}
     with pytest.raises(Problem, match="'tested'") as caught:
-        harness.run(DeleteSession(first))
+        harness.run(remove_session(first))
     assert caught.value.code == ProblemCode.IN_USE
-    harness.run(DeleteSession(second))
-    harness.run(DeleteSession(first))
+    harness.run(remove_session(second))
+    harness.run(remove_session(first))
     with harness.store.reader() as reader:
         assert reader.sessions("", "", 9, True) == []
 

@@ -7,7 +7,7 @@ import pytest
 
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 from service.rounds.timeline import read_history
@@ -180,10 +180,10 @@ def test_a_void_decision_is_a_round_without_action_from_then_on(
     harness.decide("b", event_id="mine", digest=bytes(16))
     before = contexts(harness, name="a")
     assert [0.0, 0.0] not in before
-    decision, void = harness.run(VoidDecision(harness.key, "a", "mine", harness.agents))
+    decision, void = harness.run(void_decision(harness.key, "a", "mine", harness.agents))
     assert (decision.round, void.position) == (4, 4)
     harness.now += 9.0
-    assert harness.run(VoidDecision(harness.key, "a", "mine", harness.agents))[1] == void
+    assert harness.run(void_decision(harness.key, "a", "mine", harness.agents))[1] == void
     assert harness.session.n_measurements == 4
     harness.reward(2.0, "a", round=4)  # of earlier actions; its position is 5
     after = [*before[:3], [0.0, 0.0]]
@@ -202,10 +202,10 @@ def test_what_cannot_be_voided_is_refused(harness: ServiceHarness) -> None:
     harness.create()
     harness.rounds(1)
     with pytest.raises(Problem) as raised:
-        harness.run(VoidDecision(harness.key, "", "nobody", harness.agents))
+        harness.run(void_decision(harness.key, "", "nobody", harness.agents))
     assert (raised.value.code, raised.value.field) == ("unknown_event", "event_id")
     harness.create(algorithm="lin_ucb", options={})
     harness.rounds(1)
     with pytest.raises(Problem) as raised:
-        harness.run(VoidDecision(harness.key, "", "~1", harness.agents))
+        harness.run(void_decision(harness.key, "", "~1", harness.agents))
     assert raised.value.code == "no_corrections"

@@ -10,7 +10,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem
 from service.commands.append_history import Log, append_history
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.rounds.timeline import read_history
 from service.session.records import Watermark
 from service.storage.transactions import Store
@@ -174,7 +174,7 @@ def test_a_default_reward_has_the_covariates_of_its_round(harness: ServiceHarnes
 def test_a_void_decision_leaves_the_covariates_of_its_round(harness: ServiceHarness) -> None:
     harness.create(**TOLD)
     harness.decide(covariates={"rain": 1.0})
-    harness.run(VoidDecision(harness.key, "", "~1", harness.agents))
+    harness.run(void_decision(harness.key, "", "~1", harness.agents))
     assert not read(harness).trajectories[""].contexts.any()
     assert of_rounds(harness) == [[1.0, 0.0]]
 

@@ -12,7 +12,7 @@ from lhb_engine.simulation.play import simulate
 from service.base.problems import Problem
 from service.commands.decisions import Blocked
 from service.commands.rewards import ReceiveRewards
-from service.commands.sessions import DeleteSession
+from service.commands.sessions import remove_session
 from service.rounds.reward import Reward
 from service.rounds.timeline import read_history
 from service.writer.agent_cache import build_agent
@@ -120,7 +120,7 @@ def test_a_learner_may_be_deleted_in_the_batch_it_learned_in(
     harness.create(algorithm=algorithm)
     harness.rounds(2, rewarded=False)
     learns = ReceiveRewards(harness.key, [Reward(1.0, "", round=1)], harness.agents)
-    outcomes, _ = harness.commit.run_in_thread([learns, DeleteSession(harness.key)])
+    outcomes, _ = harness.commit.run_in_thread([learns, remove_session(harness.key)])
     assert [error for _, error in outcomes] == [None, None]
     with harness.store.reader() as reader:
         assert reader.session(harness.key) is None

@@ -11,7 +11,7 @@ from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, Measurements, Trajectory
 from service.base.problems import Problem
-from service.commands.out_of_turn import LEAST, AskFit
+from service.commands.out_of_turn import LEAST, ask_fit
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 from service.session.records import FitQueue
@@ -22,7 +22,7 @@ from tests.service.transfer.test_replay import replayed
 
 
 def ask(harness: ServiceHarness) -> str:
-    asked, due = harness.run(AskFit(harness.key, harness.agents))
+    asked, due = harness.run(ask_fit(harness.key, harness.agents))
     assert (due is None) == (asked == "nothing_new")
     return str(asked)
 

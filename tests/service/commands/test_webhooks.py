@@ -9,7 +9,7 @@ import pytest
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import Finding
 from service.commands import webhooks
-from service.commands.webhooks import MakeWebhook, NoteAttempt, RemoveWebhook, TakeMessage
+from service.commands.webhooks import make_webhook, note_attempt, remove_webhook, take_message
 from service.session.records import COMMAND_LINE, Message
 from service.storage.postgres.store import PostgresStore
 from service.writer import notices
@@ -22,21 +22,21 @@ ALL = ("finding", "alarm", "fit_failed", "guard_tripped")
 
 
 def make(harness: ServiceHarness, events: Any = ALL, tenant: str = "") -> str:
-    return str(harness.run(MakeWebhook(tenant, URL, events, COMMAND_LINE)).id)
+    return str(harness.run(make_webhook(tenant, URL, events, COMMAND_LINE)).id)
 
 
 def told(harness: ServiceHarness, webhook: str) -> list[tuple[str, Any]]:
     """Take all that is due: types and data."""
     found = []
-    while taken := harness.run(TakeMessage("", webhook, 60.0)):
+    while taken := harness.run(take_message("", webhook, 60.0)):
         body = json.loads(taken[1].body)
         found.append((body["type"], body["data"]))
-        harness.run(NoteAttempt(taken[1], None, 5.0))
+        harness.run(note_attempt(taken[1], None, 5.0))
     return found
 
 
 def taken(harness: ServiceHarness, webhook: str) -> Message | None:
-    found = harness.run(TakeMessage("", webhook, 60.0))
+    found = harness.run(take_message("", webhook, 60.0))
     return None if found is None else found[1]
 
 
@@ -76,7 +76,7 @@ def test_findings_and_alarms_are_told_when_they_begin(both: ServiceHarness) -> N
     assert heard[0][1]["session_id"] == session.id
     assert heard[0][1]["finding"]["message"] == 'Feature "size" is odd.'
     assert told(both, deaf) == []
-    assert both.run(TakeMessage("another", other, 60.0)) is None
+    assert both.run(take_message("another", other, 60.0)) is None
 
 
 def test_fits_that_fail_in_a_row_are_told_once(both: ServiceHarness) -> None:
@@ -103,7 +103,7 @@ def test_a_message_is_one_senders_until_its_attempt_is_noted_or_its_claim_over(
     both: ServiceHarness,
 ) -> None:
     webhook = make(both)
-    both.run(webhooks.TryWebhook("", webhook))
+    both.run(webhooks.try_webhook("", webhook))
     first = taken(both, webhook)
     assert first is not None
     assert taken(both, webhook) is None
@@ -113,14 +113,14 @@ def test_a_message_is_one_senders_until_its_attempt_is_noted_or_its_claim_over(
     second = taken(both, webhook)
     assert second is not None
     assert (second.id, second.body) == (first.id, first.body)
-    assert both.run(NoteAttempt(second, "no", 5.0)) == "failed"
+    assert both.run(note_attempt(second, "no", 5.0)) == "failed"
     both.now += 3.9
     assert taken(both, webhook) is None
     both.now += 2.2  # 5 s, a fifth more at most
     third = taken(both, webhook)
     assert third is not None
     assert third.attempts == 1
-    assert both.run(NoteAttempt(third, None, 5.0)) == "delivered"
+    assert both.run(note_attempt(third, None, 5.0)) == "delivered"
     with both.store.reader() as reader:
         assert reader.waiting_messages(None) == {}
         assert reader.due_webhooks(both.now + 1e6, 9) == []
@@ -131,7 +131,7 @@ def test_a_message_is_one_senders_until_its_attempt_is_noted_or_its_claim_over(
 
 def test_it_is_given_up_after_days_of_rarer_attempts(both: ServiceHarness) -> None:
     webhook = make(both)
-    both.run(webhooks.TryWebhook("", webhook))
+    both.run(webhooks.try_webhook("", webhook))
     began, at = both.now, []
     outcome = "failed"
     while outcome == "failed":
@@ -140,7 +140,7 @@ def test_it_is_given_up_after_days_of_rarer_attempts(both: ServiceHarness) -> No
         message = taken(both, webhook)
         assert message is not None
         at.append(both.now - began)
-        outcome = both.run(NoteAttempt(message, "no", 5.0))
+        outcome = both.run(note_attempt(message, "no", 5.0))
     assert outcome == "given_up"
     assert 15 <= len(at) <= 25
     assert 2.5 * 86_400 < at[-1] < 3 * 86_400
@@ -156,7 +156,7 @@ def test_of_a_receiver_that_is_away_no_more_wait_than_a_limit(
     monkeypatch.setattr(notices, "MOST_WAITING", 2)
     webhook = make(both)
     for _ in range(3):
-        both.run(webhooks.TryWebhook("", webhook))
+        both.run(webhooks.try_webhook("", webhook))
     with both.store.reader() as reader:
         assert reader.waiting_messages("")["", webhook][0] == 2
         assert reader.webhooks("")[0].n_given_up == 1
@@ -164,11 +164,11 @@ def test_of_a_receiver_that_is_away_no_more_wait_than_a_limit(
 
 def test_a_removed_webhooks_messages_go_with_it(both: ServiceHarness) -> None:
     webhook = make(both)
-    both.run(webhooks.TryWebhook("", webhook))
+    both.run(webhooks.try_webhook("", webhook))
     message = taken(both, webhook)
     assert message is not None
-    both.run(RemoveWebhook("", webhook, COMMAND_LINE))
-    both.run(NoteAttempt(message, "no", 5.0))  # it was being sent
+    both.run(remove_webhook("", webhook, COMMAND_LINE))
+    both.run(note_attempt(message, "no", 5.0))  # it was being sent
     both.now += 100.0
     assert taken(both, webhook) is None
     with both.store.reader() as reader:
@@ -179,7 +179,7 @@ def test_what_one_process_holds_another_passes_over(postgres_url: str) -> None:
     stores = PostgresStore(postgres_url), PostgresStore(postgres_url)
     harness = ServiceHarness(None, stores[0])  # type: ignore[arg-type]
     webhook = make(harness)
-    harness.run(webhooks.TryWebhook("", webhook))
+    harness.run(webhooks.try_webhook("", webhook))
     first, second = (store.begin() for store in stores)
     assert first.due_message("", webhook, harness.now) is not None
     assert second.due_message("", webhook, harness.now) is None

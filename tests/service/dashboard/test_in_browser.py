@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 from clients.cli.demo import server
 from lhb import Client
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.session.records import ApiKey
 from service.storage.database_url import open_store
 from service.transfer.without_server import run
@@ -158,7 +158,7 @@ def test_features_have_their_names_and_a_page_the_name_of_its_session(page: Page
 def test_sessions_are_compared(page: Page, url: str) -> None:
     page.goto(url)
     page.get_by_label("Compare newsletter").check()
-    assert page.get_by_role("button", name="Tick two or more to compare").is_disabled()
+    assert page.get_by_role("button", name="tick two or more to compare").is_disabled()
     page.get_by_label("Compare named / shop").check()
     page.get_by_role("button", name="Compare 2 sessions").click()
     page.locator(".uplot").nth(2).wait_for()
@@ -238,4 +238,4 @@ def test_a_key_opens_it_and_stays_out_of_the_url(
 
 def store_key(database: str, row: ApiKey) -> None:
     open_store(f"sqlite:///{database}").close()
-    run(f"sqlite:///{database}", SaveKey(row), "")
+    run(f"sqlite:///{database}", save_key(row), "")

@@ -13,7 +13,7 @@ import service.fits.prepared_fit
 import service.rounds.retention
 from lhb_engine.design import levels
 from service.base.problems import Problem
-from service.commands.drop_rounds import GiveUpRounds, drop_rounds
+from service.commands.drop_rounds import drop_rounds, give_up_rounds
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -153,7 +153,7 @@ class Twins:
         session = self.session(i)
         with self.harness.store.reader() as reader:
             found = plan(reader, session, self.harness.now)
-        if found is None or not self.harness.run(GiveUpRounds(session.key, found)):
+        if found is None or not self.harness.run(give_up_rounds(session.key, found)):
             return False
         self.harness.run_large(drop_rounds(session.key, found.dropped_to))
         return True

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import service.fits.prepared_fit
-from service.commands.out_of_turn import AskFit
+from service.commands.out_of_turn import ask_fit
 from service.fits import job
 from service.fits.fit_answer import FitAnswer, Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds import history, slot_history, slot_sums
 from service.rounds.slot_history import PastBySlot
-from service.rounds.slot_sums import KeepSlots
+from service.rounds.slot_sums import keep_slots
 from service.session import slot_clock
 from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session
@@ -167,7 +167,7 @@ class World:
         return self.n_read[-1]
 
     def ask(self) -> None:
-        self.harness.run(AskFit(self.harness.key, self.harness.agents))
+        self.harness.run(ask_fit(self.harness.key, self.harness.agents))
         self.fit()
 
     def fit(self) -> None:
@@ -200,7 +200,7 @@ class World:
             if not fitted.is_part:
                 return answer
             assert fitted.settled is not None
-            assert self.harness.run(KeepSlots(self.harness.key, fitted.settled))
+            assert self.harness.run(keep_slots(self.harness.key, fitted.settled))
             self.n_parts += 1
 
     def finish(self, due: int, fitted: Fitted) -> None:

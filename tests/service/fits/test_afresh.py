@@ -10,7 +10,7 @@ import pytest
 
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
+from service.commands.out_of_turn import ask_fit
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -96,7 +96,7 @@ class World:
     def ask(self) -> Any:
         """Make the fits that are due, and one of all rows."""
         self.fit()
-        self.harness.run(AskFit(self.harness.key, self.harness.agents))
+        self.harness.run(ask_fit(self.harness.key, self.harness.agents))
         return self.fit()
 
     def fit(self) -> Any:
@@ -217,7 +217,7 @@ def test_a_fit_that_runs_is_made_again(world: World) -> None:
     harness = world.harness
     world.lived(1)
     world.play(9)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     running, before, n = world.answer(), world.in_use(), len(harness.estimates)
     due = harness.session.fit_due
     world.erase("ann")
@@ -239,7 +239,7 @@ def test_a_first_fit_that_runs_is_made_again(world: World) -> None:
     harness = world.harness
     harness.create(algorithm="anytime", dim=DIM, horizon=3, reward_wait_seconds=1e6)
     world.play(N, np.random.default_rng(1))
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     running = world.answer()
     world.erase("ann")
     assert world.finish(running) is None
@@ -257,7 +257,9 @@ def test_one_fit_forgets_several(world: World) -> None:
     world.fit()
     assert [one.status for one in world.harness.estimates[n:]] == ["ok"]
     assert world.harness.session.fit_due is None
-    assert world.harness.run(AskFit(world.harness.key, world.harness.agents)).asked == "nothing_new"
+    assert (
+        world.harness.run(ask_fit(world.harness.key, world.harness.agents)).asked == "nothing_new"
+    )
 
 
 @on_one_database

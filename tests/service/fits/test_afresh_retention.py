@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
+from service.commands.out_of_turn import ask_fit
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -58,7 +58,7 @@ def test_a_fit_that_finds_nothing_leaves_sums_for_the_next(
     for harness.key in (key, moved.key):
         decision = harness.decide(contexts=twins.rng.uniform(-1, 1, (1, 3)))
         harness.reward(0.1, round=decision.round)
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
         again = answer()
         assert again.estimate is not None, again.reason
         assert again.estimate["n_rows"] == fitted.estimate["n_rows"] + 1

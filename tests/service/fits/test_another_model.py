@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import ChangeSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import change_session
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -35,7 +35,7 @@ def lived(harness: ServiceHarness, url: str, **options: Any) -> World:
 
 
 def change(harness: ServiceHarness, **options: Any) -> None:
-    harness.run(ChangeSession(harness.key, {"options": options}))
+    harness.run(change_session(harness.key, {"options": options}))
 
 
 def in_use(harness: ServiceHarness) -> Any:
@@ -95,7 +95,7 @@ def test_a_fit_that_runs_meanwhile_is_given_up_for_one_with_the_new_options(
 ) -> None:
     world = lived(harness, database_url)
     harness.reward(0.5, "a", round=1, correct=True, reward_id="again")
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     due = harness.session.fit_due
     assert due is not None
     answer = run_fit(database_url, *harness.key, due, 0.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.commands.out_of_turn import AskFit
+from service.commands.out_of_turn import ask_fit
 from service.transfer.replay import replay_session
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, THETA, make_small
 from tests.service.service_harness import ServiceHarness
@@ -38,7 +38,7 @@ def test_fits_from_sums_go_on_where_all_that_they_used_was_corrected(
                 value * rng.normal(0.0, 5.0) if again else value, f"u{i}", **span, **more
             )
             if i % 10 == 9:
-                harness.run(AskFit(harness.key, harness.agents))
+                harness.run(ask_fit(harness.key, harness.agents))
                 harness.make_fits(database_url)
     statuses = {status for _, status in harness.statuses}
     assert statuses == {"ok"}, [row.reason for row in harness.estimates]

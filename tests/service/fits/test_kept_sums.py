@@ -8,10 +8,10 @@ import pytest
 import service.fits.prepared_fit
 from lhb_engine.design import levels, moment_sums
 from lhb_engine.history import FitWindow
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import DeleteSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import remove_session
 from service.rounds import history
 from service.session.records import Watermark
 from service.transfer.replay import replay_session
@@ -58,7 +58,7 @@ def test_a_session_lives_on_sums(
         assert replay.n_estimates == world.n_fits
         assert (len(read) >= world.n_from_sums) == (at_once == 0)
     assert max(read) < 200
-    harness.run(DeleteSession(harness.key))
+    harness.run(remove_session(harness.key))
     assert world.kept() is None
 
 
@@ -126,8 +126,8 @@ def test_a_session_with_levels_lives_on_sums(
     read: list[int] = harness.read  # type: ignore[attr-defined]
     assert max(read[-3:]) < 150
     world.correct(3)
-    harness.run(VoidDecision(harness.key, "a", "~7", harness.agents))
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(void_decision(harness.key, "a", "~7", harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     n = world.n_from_sums
     world.fit()
     assert world.n_from_sums == n

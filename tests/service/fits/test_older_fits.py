@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.rounds.slot_history import PastBySlot
-from service.rounds.slot_sums import KeepSlots, SettledSlots, SlotSums
+from service.rounds.slot_sums import SettledSlots, SlotSums, keep_slots
 from service.session.records import SessionRow, Watermark
 from service.storage.reader import Reader
 from tests.service.fits.slot_world import make_small
@@ -39,13 +39,13 @@ def test_an_older_fit_counts_what_was_voided_since(
         harness.now = 961.0 + SECONDS * i
         harness.decide("a", contexts=np.array([[1.0 + i, 0.5], [2.0 + i, 0.25]]))
     older = known_now(harness)
-    harness.run(VoidDecision(harness.key, "a", f"~{slot}", harness.agents))
+    harness.run(void_decision(harness.key, "a", f"~{slot}", harness.agents))
     newer = known_now(harness)
     with harness.store.reader() as reader:
         new = sums(reader, harness.session, newer).new
     rows = [row for row in new if row.last_slot == 8]
     assert [row.trajectory for row in rows] == ["", "a"]
-    assert harness.run(KeepSlots(harness.key, SettledSlots(rows, newer.measured, 0)))
+    assert harness.run(keep_slots(harness.key, SettledSlots(rows, newer.measured, 0)))
     asked = [("a", 1, N)]
     with harness.store.reader() as reader:
         session = harness.session
@@ -69,7 +69,7 @@ def test_slots_that_were_summed_before_an_erasure_are_not_kept(
     known = known_now(harness)
     with harness.store.reader() as reader:
         rows = sums(reader, harness.session, known).new
-    part = KeepSlots(harness.key, SettledSlots(rows, known.measured, 0))
+    part = keep_slots(harness.key, SettledSlots(rows, known.measured, 0))
     assert harness.run(part)
     harness.run_large(erase_trajectory(harness.key, "b"))
     assert not harness.run(part)

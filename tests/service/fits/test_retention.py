@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.commands.decisions import VoidDecision
-from service.commands.drop_rounds import DropSlice, GiveUpRounds, drop_rounds
-from service.commands.out_of_turn import AskFit
+from service.commands.decisions import void_decision
+from service.commands.drop_rounds import drop_rounds, drop_slice, give_up_rounds
+from service.commands.out_of_turn import ask_fit
 from service.commands.rewards import ReceiveRewards
 from service.rounds.retention import n_before, plan
 from service.rounds.reward import Reward
@@ -137,9 +137,9 @@ def test_what_comes_for_a_dropped_round_is_told(harness: ServiceHarness, databas
     told = refused("no_corrections", harness.reward, 2.0, round=used.first_round, **changed)
     assert "drops rows" in told.detail
     agents = harness.agents
-    refused("round_dropped", harness.run, VoidDecision(twins.keys[1], "", "~3", agents))
+    refused("round_dropped", harness.run, void_decision(twins.keys[1], "", "~3", agents))
     late = f"~{harness.decide(contexts=np.eye(DIM)).number}"
-    refused("no_corrections", harness.run, VoidDecision(twins.keys[1], "", late, agents))
+    refused("no_corrections", harness.run, void_decision(twins.keys[1], "", late, agents))
     with harness.store.reader() as reader:
         assert list(reader.measurement_log(key)) == before
     last = harness.decide(contexts=np.eye(DIM)).round
@@ -150,7 +150,7 @@ def test_what_comes_for_a_dropped_round_is_told(harness: ServiceHarness, databas
     decision = harness.decide(contexts=np.eye(DIM))
     harness.reward(9.0, round=decision.round, reward_id="w")
     harness.reward(0.1, round=decision.round, correct=True, reward_id="w2")
-    harness.run(AskFit(harness.key, agents))
+    harness.run(ask_fit(harness.key, agents))
     assert twins.fit_one(1)["estimate"]["n_rows"] > len(before)
 
 
@@ -168,12 +168,12 @@ def test_a_kill_between_slices_loses_nothing(
         with harness.store.reader() as reader:
             found = plan(reader, session, harness.now)
         assert found is not None
-        assert harness.run(GiveUpRounds(session.key, found))
-        assert not harness.run(GiveUpRounds(session.key, found))  # by another process
+        assert harness.run(give_up_rounds(session.key, found))
+        assert not harness.run(give_up_rounds(session.key, found))  # by another process
     to = twins.session(1).dropped_to
-    cursor = harness.run(DropSlice(twins.keys[2], to))
+    cursor = harness.run(drop_slice(twins.keys[2], to))
     for _ in range(3):
-        cursor = harness.run(DropSlice(twins.keys[2], to, cursor))
+        cursor = harness.run(drop_slice(twins.keys[2], to, cursor))
         twins.play(4, names)  # all sessions go on, and are alike, with half of a pass done
     assert twins.session(2).swept_to < to
     harness.run_large(drop_rounds(twins.keys[2], to))  # from the beginning
@@ -197,7 +197,7 @@ def test_a_kill_between_slices_loses_nothing(
         ):
             assert getattr(other, name) == getattr(one, name), name
     assert twins.n_rows(1) == twins.n_rows(2) == twins.n_rows(3)
-    assert harness.run(DropSlice(twins.keys[3], to)) is None
+    assert harness.run(drop_slice(twins.keys[3], to)) is None
     twins.play(60, names)
 
 
@@ -224,18 +224,18 @@ def test_a_trajectory_goes_on_after_its_rows_went(
     harness.reward(50.0, "gone", round=decision.round)
     for _ in range(HORIZON - 2):
         harness.reward(50.0, "gone", round=harness.decide("gone", contexts=np.eye(DIM)).round)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     found = twins.fit_one(1)["estimate"]
     others = len(twins.rows(1)["measurements"])
     assert found["n_rows"] < n + others
     before = found["n_rows"]
     harness.reward(0.5, "gone", round=harness.decide("gone", contexts=np.eye(DIM)).round)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     found = twins.fit_one(1)
     assert found["estimate"]["n_rows"] == before + 1
     settled = twins.kept(1).n_settled
     twins.play_one_side(60, ("",))
     harness.reward(0.5, round=harness.decide(contexts=np.eye(DIM)).round)
-    if harness.run(AskFit(harness.key, harness.agents)).due is not None:
+    if harness.run(ask_fit(harness.key, harness.agents)).due is not None:
         twins.fit_one(1)
     assert twins.kept(1).n_settled > settled + 16  # what is no row is not waited for

@@ -11,10 +11,10 @@ import pytest
 import service.rounds.retention
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
-from service.commands.drop_rounds import GiveUpRounds, drop_rounds
+from service.commands.decisions import void_decision
+from service.commands.drop_rounds import drop_rounds, give_up_rounds
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.sessions import ChangeSession
+from service.commands.sessions import change_session
 from service.rounds.retention import plan
 from service.session.records import DecisionRow
 from service.transfer.copy_session import copied_session, copy_session
@@ -49,7 +49,7 @@ def drop(harness: ServiceHarness) -> bool:
     session = harness.session
     with harness.store.reader() as reader:
         found = plan(reader, session, harness.now)
-    if found is None or not harness.run(GiveUpRounds(session.key, found)):
+    if found is None or not harness.run(give_up_rounds(session.key, found)):
         return False
     harness.run_large(drop_rounds(session.key, found.dropped_to))
     return True
@@ -95,7 +95,7 @@ def lived(harness: ServiceHarness, url: str, totals: str, path: Path, kept: dict
     assert session.n_dropped_measurements == 0
     world.total("", 1, 2, correct=True, reward_id="refund")  # of slots that are dropped
     last = max((row for row in decisions(harness) if row.trajectory == "a"), key=lambda r: r.round)
-    harness.run(VoidDecision(harness.key, "a", last.event_id, harness.agents))
+    harness.run(void_decision(harness.key, "a", last.event_id, harness.agents))
     world.play(20)
     assert n_replayed(harness) >= 3
     with harness.store.reader() as reader:
@@ -222,10 +222,10 @@ def test_what_is_in_dropped_slots_stays(harness: ServiceHarness, database_url: s
     while not drop(harness) or not (late := _late(harness)):
         world.play(1)
     gone = refused(
-        "round_dropped", harness.run, VoidDecision(harness.key, "a", "~1", harness.agents)
+        "round_dropped", harness.run, void_decision(harness.key, "a", "~1", harness.agents)
     )
     assert gone.field == "event_id"
-    void = VoidDecision(harness.key, late[0].trajectory, late[0].event_id, harness.agents)
+    void = void_decision(harness.key, late[0].trajectory, late[0].event_id, harness.agents)
     n_measurements = harness.session.n_measurements
     assert "slot" in refused("round_dropped", harness.run, void).detail
     assert harness.session.n_measurements == n_measurements
@@ -235,7 +235,7 @@ def test_what_is_in_dropped_slots_stays(harness: ServiceHarness, database_url: s
     world.forget("b")
     assert world.kept() == [row for row in before if row.last_slot <= last]
     world.play(20)
-    harness.run(ChangeSession(harness.key, {"options": {"own": False, "levels": True}}))
+    harness.run(change_session(harness.key, {"options": {"own": False, "levels": True}}))
     world.play(20)
     assert found(harness)[-1]["status"] == "ok"
 
@@ -293,12 +293,12 @@ def test_a_plan_is_late_where_the_sums_have_gone(
     with harness.store.reader() as reader:
         held = plan(reader, harness.session, harness.now)
     assert held is not None
-    harness.run(VoidDecision(harness.key, "a", "~3", harness.agents))
-    assert not harness.run(GiveUpRounds(harness.key, held))
+    harness.run(void_decision(harness.key, "a", "~3", harness.agents))
+    assert not harness.run(give_up_rounds(harness.key, held))
     world.play(4)
     world.ask()
     days = 40 * SECONDS / 86_400
-    harness.run(ChangeSession(harness.key, {"keep_rounds": None, "keep_days": days}))
+    harness.run(change_session(harness.key, {"keep_rounds": None, "keep_days": days}))
     assert drop(harness)
     assert START + SECONDS * n_dropped_slots(harness) <= harness.now - 40 * SECONDS
     world.play(LATE)

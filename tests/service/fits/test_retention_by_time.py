@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.commands.decisions import VoidDecision
-from service.commands.drop_rounds import GiveUpRounds
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import ChangeSession
+from service.commands.decisions import void_decision
+from service.commands.drop_rounds import give_up_rounds
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import change_session
 from service.fits.job import run_fit
 from service.rounds.retention import plan
 from tests.contracts.conftest import reopen, store  # noqa: F401
@@ -70,16 +70,16 @@ def test_what_sums_have_stays_as_it_is(
         )
     for harness.key in twins.keys:
         harness.reward(0.5, late.trajectory, round=late.round, reward_id="late")
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
     twins.fit()
     harness.key = twins.keys[1]
-    void = VoidDecision(harness.key, "", f"~{len(twins.chosen[''])}", harness.agents)
+    void = void_decision(harness.key, "", f"~{len(twins.chosen[''])}", harness.agents)
     refused("no_corrections", harness.run, void)
-    longer = ChangeSession(harness.key, {"reward_wait_seconds": 31.0})
+    longer = change_session(harness.key, {"reward_wait_seconds": 31.0})
     assert refused("bad_option", harness.run, longer).field == "reward_wait_seconds"
-    harness.run(ChangeSession(harness.key, {"reward_wait_seconds": 29.0}))
+    harness.run(change_session(harness.key, {"reward_wait_seconds": 29.0}))
     harness.reward(0.5, round=harness.decide(contexts=np.eye(DIM)).round, reward_id="next")
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     twins.fit_one(1)
 
 
@@ -102,17 +102,17 @@ def test_a_plan_is_late_where_a_row_of_sums_changed(
     harness.key = twins.keys[1]
     harness.reward(0.5, "", round=missing, reward_id="late")
     harness.key = twins.keys[2]
-    harness.run(VoidDecision(harness.key, "", "~9", harness.agents))
-    harness.run(ChangeSession(twins.keys[3], {"reward_wait_seconds": 500.0}))
+    harness.run(void_decision(harness.key, "", "~9", harness.agents))
+    harness.run(change_session(twins.keys[3], {"reward_wait_seconds": 500.0}))
     harness.key = twins.keys[4]
     harness.decide("gone", contexts=np.eye(DIM))
     for key, found in zip(twins.keys[1:], plans, strict=True):
-        assert not harness.run(GiveUpRounds(key, found)), twins.keys.index(key)
+        assert not harness.run(give_up_rounds(key, found)), twins.keys.index(key)
         harness.key = key
         harness.reward(
             0.5, "a", round=harness.decide("a", contexts=np.eye(DIM)).round, reward_id="n"
         )
-        harness.run(AskFit(key, harness.agents))
+        harness.run(ask_fit(key, harness.agents))
         answer = run_fit(database_url, *key, harness.session.fit_due or 0, 0.0)
         assert answer is not None
         assert "estimate" in json.loads(answer.text)
@@ -135,11 +135,11 @@ def test_trajectories_of_one_round_hold_no_fit_up(
             round = harness.decide(name, contexts=contexts).round
             if i % 99:
                 harness.reward(float(contexts[0, 0]), name, round=round, reward_id="r")
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
         twins.fit_one(1)
     late = {"round": 1, "reward_id": "late"}
     harness.reward(0.5, "u0-0", **late)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     twins.fit_one(1)
     assert twins.kept(1).n_settled < settled + 96
     for i in range(20):
@@ -150,7 +150,7 @@ def test_trajectories_of_one_round_hold_no_fit_up(
     else:
         refused("round_dropped", harness.reward, 0.5, "u1-0", **late)
     harness.reward(0.5, "u2-99", **late)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     twins.fit_one(1)
     assert twins.kept(1).n_settled >= settled + 96
 

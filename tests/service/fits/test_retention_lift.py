@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from service.base.problems import Problem
-from service.commands.drop_rounds import GiveUpRounds
+from service.commands.drop_rounds import give_up_rounds
 from service.commands.erase_trajectory import erase_trajectory
 from service.lift.steps import next_step
-from service.lift.watch import KeepLift
+from service.lift.watch import keep_lift
 from service.rounds.retention import Plan, plan
 from service.session.records import LiftSumsRow
 from service.transfer.file_format import export_session, read_lines, written
@@ -36,7 +36,7 @@ def sum_up(twins: Twins, i: int) -> LiftSumsRow:
         if step is None:
             assert row is not None
             return row._replace(session_id="")
-        assert harness.run(KeepLift(key, step)).is_stored
+        assert harness.run(keep_lift(key, step)).is_stored
 
 
 def file_of(twins: Twins, i: int) -> list[dict[str, Any]]:
@@ -102,12 +102,12 @@ def test_rounds_stay_until_they_are_in_the_sums(
     assert found is not None
     assert found.dropped_to > 100
     harness.reward(5.0, round=7)
-    assert not harness.run(GiveUpRounds(session.key, found))
+    assert not harness.run(give_up_rounds(session.key, found))
     assert planned() is None  # the reward of round 7 is not in the sums
     before = json.loads(sum_up(twins, 0).sums)
     again = planned()
     assert again is not None
-    assert harness.run(GiveUpRounds(session.key, again))
+    assert harness.run(give_up_rounds(session.key, again))
     assert json.loads(sum_up(twins, 0).sums) == before
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from lhb_engine.posterior import fit_data
-from service.commands.decisions import VoidDecision
-from service.commands.drop_rounds import GiveUpRounds
+from service.commands.decisions import void_decision
+from service.commands.drop_rounds import give_up_rounds
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import ChangeSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import change_session
 from service.rounds.retention import n_before, plan
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
@@ -100,8 +100,8 @@ def _change_the_past(twins: Twins) -> None:
         if harness.session.reward_mode == "single":
             harness.reward(3.0, value.trajectory, correct=True, reward_id="c", **when)
         event = late.client_event_id or f"~{late.number}"
-        harness.run(VoidDecision(harness.key, late.trajectory, event, harness.agents))
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(void_decision(harness.key, late.trajectory, event, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
     twins.fit()
 
 
@@ -119,20 +119,20 @@ def test_a_memory_that_reaches_further_is_refused(
     assert found is not None
     assert found.dropped_to <= 260 - MEMORY
     longer = {"options": {"memory": MEMORY + 60}}
-    harness.run(ChangeSession(twins.keys[1], longer))
-    assert not harness.run(GiveUpRounds(twins.keys[1], found))
+    harness.run(change_session(twins.keys[1], longer))
+    assert not harness.run(give_up_rounds(twins.keys[1], found))
     assert twins.drop(2)
     session = twins.session(2)
     for memory in (None, session.n_rounds - session.dropped_to + 1):
-        change = ChangeSession(session.key, {"options": {"memory": memory}})
+        change = change_session(session.key, {"options": {"memory": memory}})
         told = refused("bad_option", harness.run, change)
         assert told.field == "options.memory"
         assert f"up to position {session.dropped_to} are dropped" in told.detail
-    change = ChangeSession(session.key, {"options": {"trend": True}})  # learns all anew
+    change = change_session(session.key, {"options": {"trend": True}})  # learns all anew
     assert refused("bad_option", harness.run, change).field == "options"
     longest = {"options": {"memory": session.n_rounds - session.dropped_to}}
-    harness.run(ChangeSession(session.key, longest))
+    harness.run(change_session(session.key, longest))
     refused("round_dropped", harness.reward, 1.0, event_id="~1")
-    harness.run(AskFit(session.key, harness.agents))
+    harness.run(ask_fit(session.key, harness.agents))
     assert twins.fit_one(2)["estimate"]["first_round"] == session.dropped_to + 1
     harness.reward(0.5, round=harness.decide(contexts=np.eye(DIM)).round)

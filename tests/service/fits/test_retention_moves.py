@@ -10,8 +10,8 @@ import pytest
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moments import Moments
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import ChangeSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import change_session
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -104,7 +104,7 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     for harness.key in twins.keys:
         last = harness.decide("b", contexts=np.eye(DIM)).round
         harness.reward(0.1, "b", round=last, reward_id="last")
-        assert harness.run(AskFit(harness.key, harness.agents)).due is not None
+        assert harness.run(ask_fit(harness.key, harness.agents)).due is not None
     running = run_fit(database_url, *twins.keys[1], twins.session(1).fit_due or 0, 0.0)
     sizes = [twins.n_rows(1)]
     for key in twins.keys:
@@ -149,7 +149,7 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     for i in range(3):
         last = harness.decide(contexts=np.eye(DIM)).round
         harness.reward(0.1, round=last, reward_id=f"last-{i}")
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     found_then = twins.fit_one(1)["estimate"]
     assert found_then["n_rows"] >= gone
     assert found_then["n_rows"] < n_rows
@@ -181,18 +181,18 @@ def test_what_needs_dropped_rows_fails_for_good(harness: ServiceHarness, databas
     twins.play(300, ("",))
     assert twins.drop(1)
     session = twins.session(1)
-    refused("bad_option", harness.run, ChangeSession(session.key, {"options": {"memory": 50}}))
-    harness.run(ChangeSession(session.key, {"keep_rounds": None}))  # no more are dropped
+    refused("bad_option", harness.run, change_session(session.key, {"options": {"memory": 50}}))
+    harness.run(change_session(session.key, {"keep_rounds": None}))  # no more are dropped
     assert not twins.drop(1)
     told = refused(
-        "bad_option", harness.run, ChangeSession(session.key, {"options": {"memory": 50}})
+        "bad_option", harness.run, change_session(session.key, {"options": {"memory": 50}})
     )
     assert "memory" in told.detail
     with harness.store.reader() as reader:
         sums = reader.kept_sums(session.key)
     assert sums is not None
     twins.lose_sums(1)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     answer = run_fit(database_url, *session.key, harness.session.fit_due or 0, 0.0)
     assert answer is not None
     made = json.loads(answer.text)

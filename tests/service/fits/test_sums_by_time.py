@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from lhb_engine.design import levels
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import ChangeSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import change_session
 from service.transfer.replay import replay_session
 from tests.examples import on_one_database, repeats
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
@@ -80,27 +80,29 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     n = world.n_from_sums
     world.late(names[-1], len(world.chosen[names[-1]]) - 1)
     harness.run(
-        VoidDecision(harness.key, names[-1], f"~{len(world.chosen[names[-1]]) - 4}", harness.agents)
+        void_decision(
+            harness.key, names[-1], f"~{len(world.chosen[names[-1]]) - 4}", harness.agents
+        )
     )
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums == n + 1  # the round is not settled yet
     world.late(names[-1], 2)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums == n + 1  # all rows are added anew
-    harness.run(VoidDecision(harness.key, names[-1], "~7", harness.agents))
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(void_decision(harness.key, names[-1], "~7", harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums == n + 1
-    harness.run(ChangeSession(harness.key, {"reward_wait_seconds": 200.0}))
+    harness.run(change_session(harness.key, {"reward_wait_seconds": 200.0}))
     world.late(names[-1], len(world.chosen[names[-1]]) - 1)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums == n + 1  # settled rounds are open again
-    harness.run(ChangeSession(harness.key, {"reward_wait_seconds": 10.0}))
+    harness.run(change_session(harness.key, {"reward_wait_seconds": 10.0}))
     world.play(40)
-    harness.run(AskFit(harness.key, harness.agents))
+    harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
     assert world.n_from_sums > n + 1
     check_replay(harness, world)
@@ -122,7 +124,7 @@ def test_a_session_with_default_rewards_lives_on_sums(
     missing = [r for r in begun if r % 5 and (names[-1], r) not in world.rewarded]
     for round in (missing[-1], missing[0]):
         world.late(names[-1], round)
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
         world.fit()
     assert world.n_from_sums == n + 1  # after the second one all rows are added anew
     check_replay(harness, world)

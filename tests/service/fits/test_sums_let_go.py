@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import AskFit
+from service.commands.out_of_turn import ask_fit
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -37,18 +37,18 @@ def test_a_corrected_value_leaves_the_sums(
         assert row is not None
         assert row.n_settled > 20
         if oldest is None:
-            harness.run(VoidDecision(harness.key, "a", "~7", harness.agents))
+            harness.run(void_decision(harness.key, "a", "~7", harness.agents))
         else:
             world.correct(oldest)
-            harness.run(AskFit(harness.key, harness.agents))
+            harness.run(ask_fit(harness.key, harness.agents))
             world.fit()
             assert world.n_from_sums == n + 1
         world.play(25)
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
         world.fit()
         assert world.n_fits > n_fits
         world.play(12)
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
         world.fit()
         assert world.n_from_sums > n  # the next fits go on from new sums
     with harness.store.reader() as reader:
@@ -74,7 +74,7 @@ def test_every_value_that_an_estimate_used_may_be_corrected(
             harness.reward(value, "a", round=i, correct=correct, reward_id=f"{correct}{i}")
         make_due_fits()
         with suppress(Problem):  # a due fit has had all
-            harness.run(AskFit(harness.key, harness.agents))
+            harness.run(ask_fit(harness.key, harness.agents))
             make_due_fits()
         return [one.status for one in harness.estimates].count("ok")
 
@@ -104,7 +104,7 @@ def test_a_value_that_was_far_too_large_leaves_no_rounding(
     harness.reward(0.1, **last, correct=True, reward_id="typed")
     n, place = world.n_from_sums, harness.session.n_measurements
     for _ in range(3):
-        harness.run(AskFit(harness.key, harness.agents))
+        harness.run(ask_fit(harness.key, harness.agents))
         world.fit()
         world.play(15)
     row = world.kept()
@@ -131,7 +131,7 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
     world.play(200)
     before = world.kept()
     assert before is not None
-    due = harness.run(AskFit(harness.key, harness.agents)).due
+    due = harness.run(ask_fit(harness.key, harness.agents)).due
     running = run_fit(database_url, *harness.key, due.key, 0.0)
     assert running is not None
     harness.run_large(erase_trajectory(harness.key, "a"))

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.api.request_bodies import DecisionBody, RewardsBody
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.operation.mcp_door import Door
 from service.web.admission import may_refuse
 from tests.examples import on_one_database
@@ -49,7 +49,7 @@ async def keys(client: Client) -> dict[str, str]:
     """A key of each role."""
     made = {role: new_key("", "a test", 1000.0, role) for role in ("reader", "writer")}
     for _, row in made.values():
-        await client.service.writer.submit(SaveKey(row))
+        await client.service.writer.submit(save_key(row))
     return {role: key for role, (key, _) in made.items()}
 
 

@@ -6,8 +6,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from service.api.runtime import Service
-from service.commands.erase_trajectory import EraseSlice, sweep
-from service.commands.sessions import DeleteSession
+from service.commands.erase_trajectory import erase_slice, sweep
+from service.commands.sessions import remove_session
 from service.session.records import HiddenRows
 from service.storage.ports import Changes
 from service.storage.transactions import Slices
@@ -90,7 +90,7 @@ def test_a_writer_finds_that_its_rows_are_no_longer_its_own(harness: ServiceHarn
     transaction = harness.store.begin()
     note = HiddenRows(*harness.key, "", 2, "w", 0.0)
     transaction.run(transaction.commit(Changes(hidden=[note])))
-    assert harness.run(EraseSlice(harness.key)) is not None
+    assert harness.run(erase_slice(harness.key)) is not None
     with harness.store.reader() as reader:
         assert reader.hidden() == [note._replace(writer=None)]
 
@@ -100,8 +100,8 @@ def test_erasing_twice_from_one_place_is_harmless(tmp_path: Path) -> None:
     harness = ServiceHarness(tmp_path)
     harness.create()
     harness.rounds(3)
-    harness.run(DeleteSession(harness.key))
-    slice = EraseSlice(harness.key)
+    harness.run(remove_session(harness.key))
+    slice = erase_slice(harness.key)
     assert harness.run(slice) is None
     assert harness.run(slice) is None
     assert not any(n_rows(harness.store).values())

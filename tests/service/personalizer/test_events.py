@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.personalizer import configuration
 from service.personalizer.events import read_rank
 from tests.examples import on_one_database
@@ -222,7 +222,7 @@ async def test_the_subscription_key_is_our_key(serve: Serve) -> None:
     async with serve() as client:
         made = {role: new_key("shop", role, 1000.0, role) for role in ("reader", "writer")}
         for _, row in made.values():
-            await client.service.writer.submit(SaveKey(row))
+            await client.service.writer.submit(save_key(row))
     async with serve() as client:
         body = {"actions": ACTIONS}
         refused(

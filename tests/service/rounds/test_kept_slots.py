@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory, sweep
-from service.commands.out_of_turn import AskFit
-from service.commands.sessions import DeleteSession
+from service.commands.out_of_turn import ask_fit
+from service.commands.sessions import remove_session
 from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
 from service.rounds import slot_sums
@@ -54,7 +54,7 @@ def test_a_session_by_the_clock_lives_on_sums(
     assert (caught.value.status, caught.value.field) == (422, "at")
     assert world.n_erased_of_replay() == 0
     made, _ = harness.import_file(tmp_path, content)
-    harness.run(DeleteSession(harness.key))
+    harness.run(remove_session(harness.key))
     harness.run_large(sweep(harness.key))
     assert world.kept() == []
     harness.key = made.key
@@ -79,7 +79,7 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
     world.play(70)
     before = world.kept()
     assert len(before) > 5
-    harness.run(VoidDecision(harness.key, "a", "~9", harness.agents))
+    harness.run(void_decision(harness.key, "a", "~9", harness.agents))
     assert len(world.kept()) < len(before)
     world.play(4)
     world.ask()
@@ -87,10 +87,10 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
     world.total("", 1, 2, correct=True, reward_id="refund")
     world.play(4)
     world.ask()
-    due = harness.run(AskFit(harness.key, harness.agents)).due
+    due = harness.run(ask_fit(harness.key, harness.agents)).due
     if due is None:
         world.play(2)
-        due = harness.run(AskFit(harness.key, harness.agents)).due
+        due = harness.run(ask_fit(harness.key, harness.agents)).due
     running = run_fit(database_url, *harness.key, due.key, 0.0)
     assert running is not None
     harness.run_large(erase_trajectory(harness.key, "b"))
@@ -138,14 +138,14 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
 ) -> None:
     world = World(harness, database_url, clock={"totals": totals}, options=SHARED)
     world.play(60)
-    harness.run(VoidDecision(harness.key, "", "~1", harness.agents))
+    harness.run(void_decision(harness.key, "", "~1", harness.agents))
     assert world.kept() == []
-    due = harness.run(AskFit(harness.key, harness.agents)).due
+    due = harness.run(ask_fit(harness.key, harness.agents)).due
     running = run_fit(database_url, *harness.key, due.key, 0.0)
     last = harness.store.reader
     with last() as reader:
         n = reader.trajectory((*harness.key, "")).n_decisions
-    harness.run(VoidDecision(harness.key, "", f"~{n // 2}", harness.agents))
+    harness.run(void_decision(harness.key, "", f"~{n // 2}", harness.agents))
     world.fit()  # it knows nothing of the second void
     first = world.kept()
     assert running is not None
@@ -208,7 +208,7 @@ def test_many_slots_are_kept_in_parts(
     world = World(harness, database_url, clock={"totals": totals}, options=SHARED)
     world.play(90)
     n_before = len(world.kept())
-    harness.run(VoidDecision(harness.key, "", "~1", harness.agents))
+    harness.run(void_decision(harness.key, "", "~1", harness.agents))
     monkeypatch.setattr(slot_sums, "MOST_ROWS", 1)
     world.ask()
     assert world.n_parts >= 3

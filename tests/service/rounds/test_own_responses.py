@@ -14,7 +14,7 @@ from lhb_engine.history import FitWindow, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 from service.api.trajectories import _one
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.rounds import own_responses, slot_sums
 from service.rounds.stored_rows import stored_measurements
@@ -185,7 +185,7 @@ def test_one_row_decides_until_something_is_new(
     assert after.own != before.own
     harness.reward(-3.0, "a", round=before.round, correct=True, reward_id="c")
     assert world.decide("a")[0].own not in (before.own, after.own)
-    harness.run(VoidDecision(harness.key, "a", before.event_id, harness.agents))
+    harness.run(void_decision(harness.key, "a", before.event_id, harness.agents))
     world.decide("a")
     assert read == ["a"] * 3
     assert world.differences() == []

@@ -36,8 +36,8 @@ from lhb_engine.agents.anytime import Anytime
 from service.api.body_parsing import COPY, PATCH, SESSION
 from service.api.sessions import session_answer
 from service.api.status import algorithm_answer
-from service.commands.sessions import ChangeSession
-from service.commands.sessions import CreateSession
+from service.commands.sessions import change_session
+from service.commands.sessions import create_session
 from service.writer.agent_cache import build_agent
 from tests.service.service_harness import ServiceHarness
 from tests.service.transfer.test_import_forgeries import exported
@@ -50,11 +50,11 @@ assert (said["type"], said["default"], said["description"]) == ("boolean", False
 folder = Path(sys.argv[1])
 harness = ServiceHarness(folder)
 body = read(SESSION, dim=2, horizon=4, options={"bold": True})
-session, _ = harness.run(CreateSession("", body, False))
+session, _ = harness.run(create_session("", body, False))
 harness.key = session.key
 assert session_answer(harness.session, "none")["options"]["bold"] is True
 assert build_agent(harness.session, None).options.bold is True
-harness.run(ChangeSession(harness.key, read(PATCH, options={"bold": False})))
+harness.run(change_session(harness.key, read(PATCH, options={"bold": False})))
 assert harness.session.options["bold"] is False
 imported, _ = harness.import_file(folder, exported(harness))
 assert imported.options["bold"] is False
@@ -69,8 +69,8 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.api.body_parsing import COPY, PATCH, SESSION
 from service.api.sessions import SessionAnswer
 from service.api.sessions import session_answer
-from service.commands.sessions import ChangeSession
-from service.commands.sessions import CreateSession
+from service.commands.sessions import change_session
+from service.commands.sessions import create_session
 from service.transfer.copy_session import copied_session, copy_session
 from tests.contracts.client_settings import settings_written
 from tests.service.service_harness import ServiceHarness
@@ -86,11 +86,11 @@ assert settings_written().count("rehearsed: bool") == 4
 folder = Path(sys.argv[1])
 harness = ServiceHarness(folder)
 def created(**more):
-    session, _ = harness.run(CreateSession("", read(SESSION, dim=2, horizon=4, **more), False))
+    session, _ = harness.run(create_session("", read(SESSION, dim=2, horizon=4, **more), False))
     harness.key = session.key
     return harness.session
 assert created().rehearsed is False
-harness.run(ChangeSession(harness.key, read(PATCH, rehearsed=True)))
+harness.run(change_session(harness.key, read(PATCH, rehearsed=True)))
 assert session_answer(harness.session, "none")["rehearsed"] is True
 imported, _ = harness.import_file(folder, exported(harness))
 harness.key = imported.key

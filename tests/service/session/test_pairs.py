@@ -11,7 +11,7 @@ import pytest
 from lhb_engine.agents.fit_cost import FitCost
 from service.api.body_parsing import COPY, PATCH, SESSION
 from service.base.problems import Problem
-from service.commands.sessions import ChangeSession, CreateSession
+from service.commands.sessions import change_session, create_session
 from service.session.records import UNCHANGED
 from service.session.trial import AGENT_ALONE
 from service.transfer.copy_session import copied_session, copy_session
@@ -67,7 +67,7 @@ class Doors:
         """Make a session, which the other methods then mean."""
         self.harness.now += 1.0
         asked = SESSION.read(json.dumps({**PLAIN, **body}).encode())
-        session, _ = self.harness.run(CreateSession("", asked, False))
+        session, _ = self.harness.run(create_session("", asked, False))
         self.harness.key = session.key
 
     def created(self, body: Body) -> Body | None:
@@ -78,7 +78,7 @@ class Doors:
         """Change the session."""
         self.harness.now += 1.0
         changes = dict(PATCH.read(json.dumps(body).encode()))
-        self.harness.run(ChangeSession(self.harness.key, changes))
+        self.harness.run(change_session(self.harness.key, changes))
 
     def copy(self, body: Body) -> None:
         """Copy the session with other settings, as far as a file that can be imported."""

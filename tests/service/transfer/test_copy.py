@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
-from service.commands.decisions import VoidDecision
+from service.commands.decisions import void_decision
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -35,7 +35,7 @@ def lived(tmp_path: Path, store: Store) -> ServiceHarness:  # noqa: F811
                 harness.reward(value, name, round=round)
     harness.reward(0.3, first_round=5, last_round=6)
     harness.reward(0.1, round=9, correct=True, reward_id="x")
-    harness.run(VoidDecision(harness.key, "b", "~4", harness.agents))
+    harness.run(void_decision(harness.key, "b", "~4", harness.agents))
     harness.decide(contexts=None)
     return harness
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
-from service.commands.sessions import ChangeSession
+from service.commands.decisions import void_decision
+from service.commands.sessions import change_session
 from service.storage.database_url import open_store
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
@@ -43,11 +43,11 @@ def played(path: Path, **settings: Any) -> bytes:
                 more = {"reward_id": f"r{i}", "round": decision.round}
                 harness.reward(rng.gauss(0, 1), name, **more)
         if i == 9:
-            harness.run(ChangeSession(harness.key, {"reward_wait_seconds": 1.0}))
+            harness.run(change_session(harness.key, {"reward_wait_seconds": 1.0}))
         if i == 9 and settings["algorithm"] != "lin_ucb":
             more = {"correct": True} if settings.get("reward_mode") != "sum" else {"replaces": "r9"}
             harness.reward(0.5, "ann", reward_id="again", **more, round=10)
-            harness.run(VoidDecision(harness.key, "ann", "e3", harness.agents))
+            harness.run(void_decision(harness.key, "ann", "e3", harness.agents))
     content = exported(harness)
     harness.close()
     return content

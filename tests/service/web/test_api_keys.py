@@ -11,7 +11,7 @@ from service.api import transfer
 from service.api.access import EVERYBODY
 from service.base.problems import Problem
 from service.base.recurring import Intervals
-from service.commands.keys import PREFIX, RevokeKey, SaveKey, new_key
+from service.commands.keys import PREFIX, new_key, revoke_key, save_key
 from service.session.records import ApiKey
 from service.transfer.without_server import NotPossible, all_sessions, find
 from service.web.api_keys import KeyWatch
@@ -25,7 +25,7 @@ ARMS = [[1.0, 0.0], [0.0, 1.0]]
 async def make_key(client: Client, tenant: str = "") -> tuple[str, ApiKey]:
     """A key in the database; this server has not read it yet."""
     key, row = new_key(tenant, "a test", 1000.0)
-    await client.service.writer.submit(SaveKey(row))
+    await client.service.writer.submit(save_key(row))
     return key, row
 
 
@@ -115,8 +115,8 @@ async def test_a_revoked_key_lets_nobody_in_and_opens_nothing(serve: Serve) -> N
     async with serve() as client:
         key, row = await make_key(client)
         with pytest.raises(Problem, match="no key"):
-            await client.service.writer.submit(RevokeKey("other"))
-        first, again = [await client.service.writer.submit(RevokeKey(row.id)) for _ in range(2)]
+            await client.service.writer.submit(revoke_key("other"))
+        first, again = [await client.service.writer.submit(revoke_key(row.id)) for _ in range(2)]
         assert first.revoked_at == again.revoked_at
     async with serve() as client:
         for headers in ({}, bearer(key)):
@@ -137,7 +137,7 @@ async def test_servers_on_a_shared_database_hear_of_keys(serve: Serve, database_
 
         await until(lambda: answers({}, 401))
         assert await answers(bearer(key), 200)
-        await client.service.writer.submit(RevokeKey(row.id))
+        await client.service.writer.submit(revoke_key(row.id))
         await until(lambda: answers(bearer(key), 401))
 
 
@@ -201,7 +201,7 @@ def test_uses_are_collected_once_a_key_until_they_are_stored() -> None:
 async def two_keys(client: Client) -> tuple[str, str, ApiKey]:
     """An administrator's key, and another with its row."""
     administrator, admin = new_key("", "of an administrator", 1000.0, role="admin")
-    await client.service.writer.submit(SaveKey(admin))
+    await client.service.writer.submit(save_key(admin))
     return administrator, *await make_key(client)
 
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from service.base.logs import configure_logs, log_failure
 from service.base.problems import ProblemCode, Unavailable
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.storage.database_url import is_sqlite, sqlite_path
 from service.storage.maintenance import migrate
 from service.storage.ports import Refused
@@ -28,7 +28,7 @@ async def test_readiness_says_nothing_of_the_database(
     key, row = new_key("", "test", 0.0)
     async with serve() as client:
         assert (await client.read("/readyz"))["database"] == "ok"
-        await client.service.writer.submit(SaveKey(row))
+        await client.service.writer.submit(save_key(row))
     async with serve() as client:
         assert await client.read("/readyz") == {"status": "ok"}
         known = {"authorization": f"Bearer {key}"}

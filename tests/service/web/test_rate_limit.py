@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 from service.base.problems import Problem
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.web.rate_limit import N_CALLERS, RateLimit
 from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
@@ -120,7 +120,7 @@ async def test_keys_are_limited_each_for_itself(serve: Serve) -> None:
     async with serve() as client:
         for _ in range(2):
             key, row = new_key("", "a test", 1000.0)
-            await client.service.writer.submit(SaveKey(row))
+            await client.service.writer.submit(save_key(row))
             keys.append(key)
     async with serve(requests_per_second=0.01, request_burst=3) as client:
         for key in keys:
@@ -166,7 +166,7 @@ def test_a_network_of_ipv6_is_one_caller(first: str, second: str, is_one: bool) 
 async def test_requests_without_a_valid_key_are_limited_by_address(serve: Serve) -> None:
     key, row = new_key("", "a test", 1000.0)
     async with serve() as client:
-        await client.service.writer.submit(SaveKey(row))
+        await client.service.writer.submit(save_key(row))
     async with serve(requests_per_second=0.01, request_burst=3) as client:
         for n in range(5):
             client.headers["authorization"] = f"Bearer guess {n}"

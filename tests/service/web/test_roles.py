@@ -7,7 +7,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from service.api.access import ADMIN, NEEDED, NO_KEY, READER, ROLES, WRITER
-from service.commands.keys import SaveKey, new_key
+from service.commands.keys import new_key, save_key
 from service.operation.app import ROUTERS
 from service.web.middleware import refuse_role
 from tests.examples import on_one_database
@@ -63,7 +63,7 @@ async def test_every_route_of_the_schema_asks_for_its_role(serve: Serve) -> None
         schema = await client.read("/openapi.json")
         made = {role: new_key("", role, 1000.0, role) for role in ROLES}
         for _, row in made.values():
-            await client.service.writer.submit(SaveKey(row))
+            await client.service.writer.submit(save_key(row))
     async with serve() as client:
         for path, operations in schema["paths"].items():
             for method in operations:

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from service.base.problems import Problem
-from service.commands.decisions import VoidDecision
-from service.commands.erase_trajectory import EraseTrajectory
-from service.commands.sessions import EraseFeature
+from service.commands.decisions import void_decision
+from service.commands.erase_trajectory import hide_trajectory
+from service.commands.sessions import erase_feature
 from service.writer.command import Command
 from service.writer.command_queue import Answer, CommandQueue
 
@@ -79,8 +79,8 @@ def test_what_a_tenant_s_session_is_asked_takes_that_tenant_s_turn() -> None:
     """The turn of "" is the service's own."""
     key: Any = ("their-tenant", "session")
     of_session: list[Command[Any]] = [
-        EraseTrajectory(key, "user"),
-        VoidDecision(key, "", "event", cast(Any, None)),
-        EraseFeature(key, "name"),
+        hide_trajectory(key, "user"),
+        void_decision(key, "", "event", cast(Any, None)),
+        erase_feature(key, "name"),
     ]
     assert {command.whose() for command in of_session} == {"their-tenant"}

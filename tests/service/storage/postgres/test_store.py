@@ -18,7 +18,7 @@ from service.base.problems import Problem, Unavailable
 from service.commands.decisions import Decide
 from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
-from service.commands.sessions import CreateSession
+from service.commands.sessions import create_session
 from service.rounds.reward import Reward
 from service.rounds.timeline import read_history
 from service.session.records import SessionKey
@@ -131,7 +131,7 @@ def test_an_unannounced_row_is_not_waited_for(harness: ServiceHarness, postgres_
         began = time.monotonic()
         release.start()
         with pytest.raises(Exception, match="created with another body"):
-            harness.run(CreateSession("", {**asked, "dim": 3}, False))
+            harness.run(create_session("", {**asked, "dim": 3}, False))
         assert time.monotonic() - began > 0.45  # it waited, once it could
         release.join()
 

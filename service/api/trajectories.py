@@ -211,23 +211,20 @@ def round_answer(
     n_corrected = len(measured)
     measured = in_force(measured)
     n_corrected -= len(measured)
-    values = [m.value for m in measured if m.first_round == m.last_round]
+    alone = [m for m in measured if m.first_round == m.last_round]
     spans = [
         {**members_of(SpanAnswer, m), "covariates": given_covariates([m.covariates])}
         for m in measured
         if m.first_round != m.last_round
     ]
-    covariates = [decision.covariates]
-    if any(m.covariates for m in measured):
-        covariates += [m.covariates for m in measured if m.first_round == m.last_round]
     return {
         **members_of(RoundAnswer, decision),
         "context": decision.selected(dim).tolist() if decision.context else None,
-        "reward": sum(values) if values else None,
-        "n_rewards": len(values),
+        "reward": sum(m.value for m in alone) if alone else None,
+        "n_rewards": len(alone),
         "n_corrected": n_corrected,
         "spans": spans,
-        "covariates": given_covariates(covariates),
+        "covariates": given_covariates([decision.covariates, *(m.covariates for m in alone)]),
         "void": is_void,
     }
 

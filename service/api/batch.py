@@ -34,7 +34,7 @@ from service.api.decisions import (
     wait_and_take,
 )
 from service.api.request_bodies import BatchItem
-from service.api.rewards import ReceiveParts, accepted_answer, made_receive, receive_parts
+from service.api.rewards import ReceiveParts, made_receive, receive_parts
 from service.api.routes import Routes
 from service.api.runtime import Service, service_of, tenant_of
 from service.api.session_names import find_ids
@@ -187,7 +187,7 @@ def _answer(outcome: Any) -> dict[str, Any]:
         status = 201 if outcome.is_new else 200
         return {"status": status, "decision": decision_answer(outcome.decision)}
     if not isinstance(outcome, BaseException):
-        return {"status": 200, "reward": accepted_answer(outcome)}
+        return {"status": 200, "reward": outcome._asdict()}
     problem, request_id = outcome, REQUEST_ID.get()
     if not isinstance(problem, Problem):
         log.error("defect", request_id=request_id, path="/v1/batch", exc_info=problem)

@@ -93,14 +93,8 @@ class Metrics:
 
     def after_commit(self, effects: Effects) -> None:
         """Count what a committed batch has written."""
-        for name, counts in (
-            ("lhb_decisions_total", effects.n_decisions),
-            ("lhb_rewards_total", effects.n_rewards),
-            ("lhb_late_rewards_total", effects.n_late),
-            ("lhb_rounds_dropped_total", effects.n_dropped),
-        ):
-            for tenant, n in counts.items():
-                self._by_tenant[name][self._shown(tenant)] += n
+        for (kind, tenant), n in effects.counts.items():
+            self._by_tenant[f"lhb_{kind}_total"][self._shown(tenant)] += n
         for fit in effects.fits:
             tenant = self._shown(fit.tenant)
             self._fits_of[tenant, fit.status] += 1

@@ -12,7 +12,7 @@ from service.api.request_bodies import RewardItem, RewardsBody
 from service.api.routes import SESSION, Routes
 from service.api.runtime import Service, service_of, tenant_of
 from service.base.problems import Problem, ProblemCode
-from service.commands.rewards import Accepted, ReceiveRewards
+from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 
 router = Routes(SESSION, tags=["rewards"])
@@ -102,12 +102,7 @@ def made_receive(
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
     """Serve a rewards body, all or nothing. The rewards are durable on return."""
     command = made_receive(service, tenant, session_id, receive_parts(REWARDS.read(body)))
-    return 200, to_json(accepted_answer(await service.writer.submit(command)))
-
-
-def accepted_answer(accepted: Accepted) -> dict[str, int]:
-    """Return the members of `AcceptedAnswer`."""
-    return {"accepted": accepted.accepted, "repeated": accepted.repeated}
+    return 200, to_json((await service.writer.submit(command))._asdict())
 
 
 @router.serve("POST /rewards", "Send rewards", AcceptedAnswer, 409, body=REWARDS)

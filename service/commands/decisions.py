@@ -34,7 +34,6 @@ from service.session.trial import arm_index
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand, session_command
-from service.writer.effects import count
 from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
@@ -245,7 +244,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             own_theta,
         )
         uow.add_decision(decision)
-        count(uow.effects.n_decisions, session.tenant)
+        uow.effects.counts["decisions", session.tenant] += 1
         uow.count(session)
         uow.save_trajectory(trajectory)
         begin_rounds(uow, session, timeline, agent, begun, max(uow.now, at))

@@ -6,7 +6,6 @@ from service.rounds.retention import Plan, is_busy, may_begin, n_before
 from service.session.records import SessionKey
 from service.storage.ports import DropCursor
 from service.writer.command import Command, session_command
-from service.writer.effects import count
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -46,7 +45,7 @@ def drop_slice(
     if dropped.cursor is None:
         session.swept_to = to
     uow.save(session)
-    count(uow.effects.n_dropped, session.tenant, dropped.n_rounds)
+    uow.effects.counts["rounds_dropped", session.tenant] += dropped.n_rounds
     return dropped.cursor
 
 

@@ -1,7 +1,6 @@
 """Fits beside the schedule: of many new rewards, asked for, and after somebody was erased."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
@@ -61,33 +60,27 @@ def fit_anew(uow: UnitOfWork, session: SessionRow) -> None:
         uow.save(session)
 
 
-class AskedFit(NamedTuple):
-    """What asking for a fit did, and the fit that is due."""
-
-    asked: Asked
-    due: DueFit | None
-
-
 @session_command
-def ask_fit(uow: UnitOfWork, key: SessionKey, agents: Agents) -> AskedFit:
-    """Make a fit of all rounds so far due, unless one is due or nothing is new; say what was done.
+def ask_fit(uow: UnitOfWork, key: SessionKey, agents: Agents) -> tuple[Asked, DueFit | None]:
+    """Make a fit of all rounds so far due, unless one is due or nothing is new.
 
-    Raises 409 fits_by_epochs: the algorithm fits only at the ends of its epochs.
+    Returns what was done, and the fit that is due. Raises 409 fits_by_epochs: the algorithm fits
+    only at the ends of its epochs.
     """
     session = find_session(uow, key)
     refuse_archived(session)
     due = pending(session)
     if due is not None:
-        return AskedFit("due", due)
+        return "due", due
     agent = agents.get(uow, session)
     n_begun = timeline_of(session).n_begun(session)
     if n_begun and agent.fit_now(n_begun) is None:
         detail = f"{session.algorithm} fits at the ends of its epochs, and at no other time"
         raise Problem(ProblemCode.FITS_BY_EPOCHS, detail)
     if not _is_new(uow, session):
-        return AskedFit("nothing_new", None)
+        return "nothing_new", None
     fit_now(uow, session, agent, "asked", uow.now)
-    return AskedFit("begun", pending(session))
+    return "begun", pending(session)
 
 
 def _is_new(uow: UnitOfWork, session: SessionRow) -> bool:

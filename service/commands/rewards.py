@@ -7,6 +7,7 @@ because a manifest names rows by position.
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
@@ -23,7 +24,6 @@ from service.session.rules import has_only_sums
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
-from service.writer.effects import count
 from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import Spans, UnitOfWork
 
@@ -31,8 +31,7 @@ MAX_BRIEF_REWARDS = 32
 Planned = list[tuple[TrajectoryRow, MeasurementRow]]  # rewards to write, in order
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """How many rewards were new, and how many had been received before."""
 
     accepted: int
@@ -144,9 +143,9 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
     for trajectory, new in planned:
         first, last = new.rounds
         session.count_value(trajectory, last)
-        count(uow.effects.n_rewards, session.tenant)
+        uow.effects.counts["rewards", session.tenant] += 1
         if new.replaces is None and timeline.is_late(trajectory, last):
-            count(uow.effects.n_late, session.tenant)
+            uow.effects.counts["late_rewards", session.tenant] += 1
         uow.add_measurement(new)
         uow.save_trajectory(trajectory)
         if learns and first == last:

@@ -67,9 +67,9 @@ class FitSignals:
         """Wake who waits, for as long as the connection stands."""
         async with listening(self._store.url, "signals") as connection:
             while True:
-                async for change in changes(connection, POLL_SECONDS):
-                    waiter = self._waiters.pop(change.key, None)
+                async for key, due in changes(connection, POLL_SECONDS):
+                    waiter = self._waiters.pop(key, None)
                     if waiter is not None:
-                        waiter.set_result(change.due)
+                        waiter.set_result(due)
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await connection.execute("select 1")

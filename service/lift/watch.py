@@ -1,7 +1,7 @@
 """Takes and stores the steps of comparisons, in the background too; trips guards that see harm."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -21,32 +21,25 @@ from service.writer.unit_of_work import UnitOfWork
 GUARD = Actor("guard", None)
 
 
-class Kept(NamedTuple):
-    """Whether a step was stored, and whether the guard has tripped by it."""
-
-    is_stored: bool
-    has_tripped: bool
-
-
 @session_command
-def keep_lift(uow: UnitOfWork, key: SessionKey, step: Step) -> Kept:
-    """Store a step that was read from committed rows.
+def keep_lift(uow: UnitOfWork, key: SessionKey, step: Step) -> bool | None:
+    """Store a step that was read from committed rows, and return whether the guard has tripped.
 
-    Unless another process has gone on, or rows were erased since it was read. Where the interval of
-    lift then lies below zero, a guard that is armed trips.
+    It trips, if it is armed, where the interval of lift then lies below zero. None: nothing is
+    stored, as another process has gone on, or rows were erased since the step was read.
     """
     session = uow.session(key)
     if session is None or sums_so_far(uow.stored, session) != step.before:
-        return Kept(False, False)
+        return None
     if session.n_erased_rounds != step.n_erased:
-        return Kept(False, False)
+        return None
     trial = session.trial
     step.sums.add_point(trial, uow.now)
     has_tripped = trial.guard == "armed" and _trips(uow, session, step)
     place = (step.before.since, step.decided, step.measured)
     row = LiftSumsRow(*key, *place, step.sums.dumps())
     uow.write_rows(Changes(lift_sums=[row], lift_units=step.units))
-    return Kept(True, has_tripped)
+    return has_tripped
 
 
 def _trips(uow: UnitOfWork, session: SessionRow, step: Step) -> bool:
@@ -92,8 +85,7 @@ async def sum_up(service: Running, key: SessionKey) -> None:
         step = await service.look(read)
         if step is None:
             return
-        kept = await service.writer.submit(keep_lift(key, step))
-        if kept.has_tripped:
+        if await service.writer.submit(keep_lift(key, step)):
             log.warning("guard_tripped", tenant=key[0], session=key[1])
 
 

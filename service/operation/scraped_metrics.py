@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily as Counter
@@ -12,6 +12,7 @@ from service.api.runtime import Service
 from service.base.problems import Unavailable
 from service.operation.build import build_info
 from service.storage.database_url import is_sqlite, sqlite_path
+from service.storage.reader import Reader
 from service.storage.sqlite.database_file import log_bytes
 
 
@@ -32,60 +33,31 @@ class ScrapedMetrics:
         yield Counter("lhb_commands_total", "Commands committed", writer.n_commands)
         yield from self._backup()
         try:
-            metrics = [*self._fits(), *self._guards(), *self._webhooks(), *self._database()]
+            with self._service.store.reader() as reader:
+                metrics = [*self._fits(reader), *_of_tenants(reader), *self._database(reader)]
         except (Unavailable, OSError):
             metrics = []
         yield Gauge("lhb_database_up", "1: the database answers", float(bool(metrics)))
         yield from metrics
 
-    def _fits(self) -> Iterator[Metric]:
-        queue = self._service.fits.queue()
-        age = 0.0 if queue.oldest_at is None else max(0.0, time.time() - queue.oldest_at)
+    def _fits(self, reader: Reader) -> Iterator[Metric]:
+        queue, now, due = self._service.fits.queue(), time.time(), reader.due_by_tenant()
+        age = 0.0 if queue.oldest_at is None else max(0.0, now - queue.oldest_at)
         yield Gauge("lhb_fits_due", "Fits due and not yet recorded", queue.n_due)
         yield Gauge("lhb_oldest_due_fit_seconds", "Age of the oldest of them", age)
         yield Gauge("lhb_workers", "Workers connected", queue.n_workers)
         late = "Rounds that the session furthest behind has decided since its fit was due"
-        rounds = Gauge("lhb_staleness_rounds", late, labels=["tenant"])
+        rounds = {tenant: n_rounds for tenant, _, n_rounds, _ in due}
+        yield _labelled(Gauge, "lhb_staleness_rounds", late, rounds)
+        seconds = {tenant: max(0.0, now - at) for tenant, _, _, at in due}
         since = "Age of the tenant's oldest due fit"
-        seconds = Gauge("lhb_staleness_seconds", since, labels=["tenant"])
-        due = Gauge("lhb_tenant_fits_due", "Sessions with a due fit", labels=["tenant"])
-        with self._service.store.reader() as reader:
-            for tenant, n, n_rounds, due_at in reader.due_by_tenant():
-                rounds.add_metric([tenant], n_rounds)
-                seconds.add_metric([tenant], max(0.0, time.time() - due_at))
-                due.add_metric([tenant], n)
-        yield from (rounds, seconds, due)
+        yield _labelled(Gauge, "lhb_staleness_seconds", since, seconds)
+        sessions = {tenant: n for tenant, n, _, _ in due}
+        yield _labelled(Gauge, "lhb_tenant_fits_due", "Sessions with a due fit", sessions)
 
-    def _guards(self) -> Iterator[Metric]:
-        text = "Sessions whose guard has tripped: lift lay below zero, and control's policy plays"
-        tripped = Gauge("lhb_guards_tripped", text, labels=["tenant"])
-        with self._service.store.reader() as reader:
-            counts = {"": 0, **dict(reader.guards_tripped())}  # a series before there is any trial
-        for tenant, n in counts.items():
-            tripped.add_metric([tenant], n)
-        yield tripped
-
-    def _webhooks(self) -> Iterator[Metric]:
-        text = "Messages to webhooks that are not received yet"
-        waiting, counts = Gauge("lhb_webhook_messages_waiting", text, labels=["tenant"]), {"": 0}
-        with self._service.store.reader() as reader:
-            for (tenant, _), (n, _) in reader.waiting_messages(None).items():
-                counts[tenant] = counts.get(tenant, 0) + n
-            lost = {"": 0, **dict(reader.messages_given_up())}
-        for tenant, n in counts.items():
-            waiting.add_metric([tenant], n)
-        yield waiting
-        text = "Messages to webhooks that will not be sent any more, by all servers"
-        given_up = Counter("lhb_webhook_messages_given_up", text, labels=["tenant"])
-        for tenant, n in lost.items():
-            given_up.add_metric([tenant], n)
-        yield given_up
-
-    def _database(self) -> Iterator[Metric]:
+    def _database(self, reader: Reader) -> Iterator[Metric]:
         url = self._service.settings.database_url
-        with self._service.store.reader() as reader:
-            size = reader.n_bytes()
-        yield Gauge("lhb_database_bytes", "Size of the database", size)
+        yield Gauge("lhb_database_bytes", "Size of the database", reader.n_bytes())
         if is_sqlite(url):
             path = sqlite_path(url)
             disk = os.statvfs(path)
@@ -107,3 +79,27 @@ class ScrapedMetrics:
             pass  # a folder that cannot be read holds no backup that anybody could vouch for
         text = "When the newest file in LHB_BACKUP_FOLDER was written, in Unix seconds; 0: never"
         yield Gauge("lhb_backup_timestamp_seconds", text, newest)
+
+
+def _of_tenants(reader: Reader) -> Iterator[Metric]:
+    """Yield what tenants' guards and webhooks do; a series each before there is any."""
+    text = "Sessions whose guard has tripped: lift lay below zero, and control's policy plays"
+    yield _labelled(Gauge, "lhb_guards_tripped", text, {"": 0, **dict(reader.guards_tripped())})
+    waiting: dict[str, float] = {"": 0}
+    for (tenant, _), (n, _) in reader.waiting_messages(None).items():
+        waiting[tenant] = waiting.get(tenant, 0) + n
+    text = "Messages to webhooks that are not received yet"
+    yield _labelled(Gauge, "lhb_webhook_messages_waiting", text, waiting)
+    text = "Messages to webhooks that will not be sent any more, by all servers"
+    lost = {"": 0, **dict(reader.messages_given_up())}
+    yield _labelled(Counter, "lhb_webhook_messages_given_up", text, lost)
+
+
+def _labelled(
+    kind: type[Gauge] | type[Counter], name: str, text: str, counts: Mapping[str, float]
+) -> Metric:
+    """Return a metric of tenants."""
+    metric = kind(name, text, labels=["tenant"])
+    for tenant, n in counts.items():
+        metric.add_metric([tenant], n)
+    return metric

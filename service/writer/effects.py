@@ -1,11 +1,10 @@
 """What a batch leaves in memory: what the server has to act on, and the agents it has used."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from lhb_engine.agents import Agent
 from service.session.records import UNCHANGED, EstimateRow, OptionChanges, SessionKey
-
-Counts = dict[str, int]  # by tenant
 
 
 @dataclass(slots=True)
@@ -14,9 +13,9 @@ class Effects:
 
     Fits that became due (by due round) and the CPU seconds that each is expected to take, sessions
     with a newly installed estimate, sessions with a wake-up time, and deleted sessions.
-    `n_decisions`, `n_rewards` and `n_late` count new decisions, rewards, and the rewards that came
-    after their trajectory's next round had begun; `n_dropped` counts rounds whose rows went.
-    `fits` are the recorded ones.
+    `counts` has, by kind and tenant, how many "decisions" and "rewards" are new, how many of these
+    are "late_rewards", which came after their trajectory's next round had begun, and of how many
+    rounds the rows went, "rounds_dropped". `fits` are the recorded ones.
     """
 
     due: dict[SessionKey, int] = field(default_factory=dict)
@@ -24,16 +23,8 @@ class Effects:
     installed: set[SessionKey] = field(default_factory=set)
     timed: dict[SessionKey, float] = field(default_factory=dict)
     removed: set[SessionKey] = field(default_factory=set)
-    n_decisions: Counts = field(default_factory=dict)
-    n_rewards: Counts = field(default_factory=dict)
-    n_late: Counts = field(default_factory=dict)
-    n_dropped: Counts = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     fits: list[EstimateRow] = field(default_factory=list)
-
-
-def count(counts: Counts, tenant: str, n: int = 1) -> None:
-    """Count so many more for a tenant."""
-    counts[tenant] = counts.get(tenant, 0) + n
 
 
 @dataclass(slots=True)

@@ -27,17 +27,6 @@ N_OVERDUE = 256
 Connection = AsyncConnection[TupleRow]
 
 
-class FitChange:
-    """A notification that a session's due fit or wake-up time has changed.
-
-    `payload` is JSON of tenant, session id and the due round of its fit, null if none is due.
-    """
-
-    def __init__(self, payload: str) -> None:
-        tenant, session, self.due = json.loads(payload)
-        self.key: SessionKey = (tenant, session)
-
-
 class ClaimableFit(NamedTuple):
     """A due fit, by its due round, with what its session says of its size."""
 
@@ -72,11 +61,17 @@ async def listening(
             yield connection
 
 
-async def changes(connection: Connection, seconds: float) -> AsyncIterator[FitChange]:
-    """Iterate over the notifications that arrive within `seconds`."""
+async def changes(
+    connection: Connection, seconds: float
+) -> AsyncIterator[tuple[SessionKey, int | None]]:
+    """Iterate over sessions whose due fit or wake-up time changes within `seconds`.
+
+    Each comes with the due round of its fit, None if none is due.
+    """
     with translated():
         async for heard in connection.notifies(timeout=seconds):
-            yield FitChange(heard.payload)
+            tenant, session, due = json.loads(heard.payload)
+            yield (tenant, session), due
 
 
 class Claims:

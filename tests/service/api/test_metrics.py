@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ async def _claim_nothing(*_: object) -> None:
 def test_series_of_tenants_are_bounded() -> None:
     metrics = Metrics()
     for i in range(MOST_TENANTS + 5):
-        metrics.after_commit(Effects(n_decisions={f"t{i}": 1}))
+        metrics.after_commit(Effects(counts=Counter({("decisions", f"t{i}"): 1})))
     text = metrics.text().decode()
     assert f'lhb_decisions_total{{tenant="{OTHERS}"}} 5.0' in text
     assert text.count("lhb_decisions_total{") == MOST_TENANTS + 1

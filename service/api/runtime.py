@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 
@@ -20,40 +20,24 @@ from service.base.recurring import Intervals
 from service.base.settings import Settings
 from service.base.tenant_shares import Places, TenantLimit
 from service.commands.limits import Limits
-from service.session.records import Actor, FitQueue, SessionKey
+from service.session.records import Actor, SessionKey
 from service.storage.giving_way import read_giving_way
 from service.storage.reader import Reader
 from service.storage.transactions import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.transfer.parsing_processes import N_PROCESSES, PARSED_HERE_BYTES, ParsingProcesses
 from service.transfer.spool import Spool, open_spool
 from service.writer.agent_cache import Agents
-from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import Slices
+
+if TYPE_CHECKING:
+    from service.fits.embedded import FitPool
+    from service.fits.listener import FitSignals
 
 T = TypeVar("T")
 FULL_OF_EXPORTS = "as many exports as this tenant may have at once are under way"
 FULL_OF_STREAMS = "as many streams as this tenant may have at once are open"
 READ_AT_ONCE_BYTES = 2**14  # a smaller body is read in a fraction of a millisecond
-
-
-class Fits(Protocol):
-    """Runs due fits in processes of this server, or follows workers that do."""
-
-    def start(self, writer: GroupCommit, store: Store) -> None:
-        """Start the fits that the database has as due."""
-
-    def after_commit(self, effects: Effects) -> None:
-        """Start the fits and set the timers that a committed batch asks for."""
-
-    async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
-        """Wait until the fit due after round `due` is done; return False on timeout."""
-
-    def queue(self) -> FitQueue:
-        """Return the number of due fits and of workers. May read the database."""
-
-    async def close(self) -> None:
-        """Stop. Due marks stay in the database, so that the next start takes the fits up."""
 
 
 @dataclass(slots=True)
@@ -68,7 +52,7 @@ class Service:
     agents: Agents
     writer: GroupCommit
     slices: Slices
-    fits: Fits
+    fits: "FitPool | FitSignals"  # processes of this server that fit, or who follows workers
     metrics: Metrics
     abandon: Callable[[SessionKey, str], None]  # sweeps what a large write has hidden and left
     intervals: Intervals = field(default_factory=Intervals)

@@ -41,11 +41,6 @@ class FitPool(FitProcesses):
         self._waiters: dict[SessionKey, asyncio.Event] = {}
         self._is_closed = False
 
-    @property
-    def n_jobs(self) -> int:
-        """Number of fits that run or wait for a process."""
-        return len(self._due)
-
     def queue(self) -> FitQueue:
         """Return the number of due fits, since when the oldest is due, and the number of processes.
 

@@ -31,7 +31,7 @@ from service.api import (
 )
 from service.api.metrics import Metrics
 from service.api.routes import add_definitions
-from service.api.runtime import Fits, Service
+from service.api.runtime import Service
 from service.base.logs import configure_logs
 from service.base.process_pool import Processes
 from service.base.recurring import Intervals
@@ -65,6 +65,7 @@ from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import Slices
 
 if TYPE_CHECKING:
+    from service.fits.listener import FitSignals
     from service.web.shared_rates import SharedRates
 
 DESCRIPTION = """
@@ -250,7 +251,7 @@ def open_fits(
     store: Store,
     metrics: Metrics,
     processes: type[Processes],
-) -> Fits:
+) -> "FitPool | FitSignals":
     """Create this server's own fitting processes, or on PostgreSQL the listener to workers."""
     if is_sqlite(settings.database_url):
         fits = FitPool(settings, agents, kind=processes)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
@@ -497,14 +497,3 @@ def in_rounds(session: SessionRow, text: str) -> str:
     )
     words = {"rounds": several, "a round": one, "round": called}
     return re.sub(r"\b(a round|rounds?)\b", lambda found: words[found[0]], text)
-
-
-def read_history(
-    reader: Reader, session: SessionRow, window: FitWindow, known: Watermark | None = None
-) -> History:
-    """Return the history of all rows of a window, up to a watermark.
-
-    Without one there are all measurements, as they came, and kept sums stand for decisions.
-    """
-    given = reader, session, window, known
-    return timeline_of(session).past(*given, takes_kept=known is None).whole()

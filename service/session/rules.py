@@ -4,7 +4,7 @@ The row that will be stored is checked, whether a new session, a change, a copy 
 So no way leads to a session that another way refuses. `docs/rules.md` is made of the table.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS, Agent
@@ -144,14 +144,3 @@ def check_dropped(session: SessionRow, changed: SessionRow) -> None:
     if what is not None:
         detail = f"rounds up to position {session.dropped_to} are dropped, and {what}"
         raise Problem(ProblemCode.BAD_OPTION, detail, "options.memory")
-
-
-def table() -> Iterator[str]:
-    """Yield the lines of the rules' table in Markdown."""
-    yield "| A session with | cannot have | because |"
-    yield "|-|-|-|"
-    features: dict[tuple[str, str], list[str]] = {}
-    for feature, excluded, because in RULES:
-        features.setdefault((excluded.name, because), []).append(feature.name)
-    for (excluded_name, because), names in features.items():
-        yield f"| {'; '.join(names)} | {excluded_name} | {because} |"

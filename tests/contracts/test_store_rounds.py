@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.rounds.timeline import read_history
 from service.session.records import DecisionRow, VoidRow, Watermark
 from service.storage.reader import PAGE_BYTES, n_bytes
 from service.storage.transactions import Store
@@ -26,6 +25,7 @@ from tests.contracts.sample_rows import (
     session,
     trajectory,
 )
+from tests.service.histories import read_history
 from tests.service.service_harness import ServiceHarness
 
 

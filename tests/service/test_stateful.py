@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
-from service.rounds.timeline import read_history
 from service.session.records import Watermark
 from tests.examples import examples
+from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])

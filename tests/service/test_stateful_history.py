@@ -24,13 +24,13 @@ from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.rounds.timeline import read_history
 from service.session.records import Watermark
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.examples import examples
+from tests.service.histories import read_history
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])

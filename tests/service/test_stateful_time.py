@@ -25,9 +25,9 @@ from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
 from service.commands.sessions import change_session
-from service.rounds.timeline import read_history
 from service.storage.database_url import open_store
 from tests.examples import examples
+from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 HORIZON, NAMES = 4, ("", "b")

@@ -7,8 +7,8 @@ import pytest
 
 from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem, ProblemCode
-from service.rounds.timeline import read_history
 from service.session.records import SessionRow, Watermark
+from tests.service.histories import read_history
 from tests.service.service_harness import ServiceHarness
 
 CLOCK = {"slot_seconds": 60, "start": 960.0, "totals": "all", "late_slots": 20}

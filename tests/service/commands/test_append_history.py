@@ -16,11 +16,11 @@ from service.lift.exact import ONE
 from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NO_ROW, LiftSums, row_of
 from service.lift.watch import keep_lift
-from service.rounds.timeline import read_history
 from service.session.records import DueFit
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
+from tests.service.histories import read_history
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 from lhb_engine.history import FitWindow
 from service.commands.erase_trajectory import erase_trajectory
 from service.rounds.retention import count_complete
-from service.rounds.timeline import read_history
+from tests.service.histories import read_history
 from tests.service.service_harness import ServiceHarness
 
 

@@ -11,12 +11,12 @@ from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem
 from service.commands.append_history import Log, append_history
 from service.commands.decisions import void_decision
-from service.rounds.timeline import read_history
 from service.session.records import Watermark
 from service.storage.transactions import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.histories import read_history
 from tests.service.service_harness import ServiceHarness
 from tests.service.transfer.test_import_forgeries import checked
 

@@ -14,9 +14,9 @@ from service.commands.decisions import Blocked
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import remove_session
 from service.rounds.reward import Reward
-from service.rounds.timeline import read_history
 from service.writer.agent_cache import build_agent
 from service.writer.command import Command
+from tests.service.histories import read_history
 from tests.service.service_harness import ServiceHarness
 
 LEARNERS = sorted(name for name, kind in ALGORITHMS.items() if kind.learns_within_epoch)

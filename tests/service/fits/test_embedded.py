@@ -230,6 +230,6 @@ async def test_a_session_may_go_during_its_fit(serve: Serve, how: str) -> None:
             assert len(await installed(client, session)) == 1
 
         async def idle() -> bool:
-            return client.service.fits.n_jobs == 0
+            return client.service.fits.queue().n_due == 0
 
         await until(idle)

@@ -13,7 +13,7 @@ import numpy as np
 from lhb_engine.agents.fit_windows import anytime_windows
 from service.commands.decisions import Blocked
 from service.fits.record import MAX_WAITING
-from service.rounds.timeline import read_history
+from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 

@@ -12,9 +12,9 @@ from clients.sdk.answers import IntervalsAnswer
 from lhb_engine.agents import ALGORITHMS
 from service.api.answer_models import model_of
 from service.commands.decisions import Blocked
-from service.rounds.timeline import read_history
 from service.writer.agent_cache import build_agent
 from tests.lhb_engine.few_draws import few_draws
+from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import checked, exported
 

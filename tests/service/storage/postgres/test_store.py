@@ -20,13 +20,13 @@ from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import create_session
 from service.rounds.reward import Reward
-from service.rounds.timeline import read_history
 from service.session.records import SessionKey
 from service.storage.ports import Changes, Contended, Keys, KnownRows
 from service.storage.postgres.statements import PostgresReader, columns
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
 from service.writer.unit_of_work import UnitOfWork
 from tests.examples import examples
+from tests.service.histories import read_history
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

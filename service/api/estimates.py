@@ -174,13 +174,6 @@ def _done_answer(record: EstimateRow) -> dict[str, Any]:
     return {**members_of(EpochAnswer, record), **window}
 
 
-def _unfinished_answers(session: SessionRow) -> list[dict[str, Any]]:
-    schedule = session.schedule
-    at_work = [] if schedule.current is None else [_due_answer(schedule.current, "fitting")]
-    waiting = [_due_answer(due, "due") for due in schedule.waiting]
-    return [*at_work, *waiting, *(_open_answer(session, window) for window in schedule.open)]
-
-
 @router.read("/epochs", "List the schedule of fits", page_of(EpochAnswer))
 def get_epochs(
     reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
@@ -189,5 +182,8 @@ def get_epochs(
     shown, following = _shown(reader, session, cursor, limit)
     items = [_done_answer(record) for record in shown]
     if following is None:
-        items += _unfinished_answers(session)
+        schedule = session.schedule
+        items += [] if schedule.current is None else [_due_answer(schedule.current, "fitting")]
+        items += [_due_answer(due, "due") for due in schedule.waiting]
+        items += [_open_answer(session, window) for window in schedule.open]
     return page(items, following)

@@ -112,7 +112,10 @@ class Decide(SessionCommand[Taken | Blocked]):
         if self.event_id is not None:
             earlier = uow.decision_by_event(key, self.event_id)
             if earlier is not None:
-                return self._again(earlier)
+                if earlier.digest != self.digest:
+                    detail = f"event {self.event_id!r} was used before, with another body"
+                    raise Problem(ProblemCode.EVENT_CONFLICT, detail, "event_id")
+                return Taken(earlier, False)
         if session.archived_at is not None:
             refuse_archived(session)
         if self.limits.trajectories:
@@ -163,12 +166,6 @@ class Decide(SessionCommand[Taken | Blocked]):
             raise Problem(ProblemCode.INVALID, detail, "at")
         last = max((new.last_round for _, new in planned), default=0)
         timeline.time_of(self.at, uow.now, timeline.begun_with(session, last))
-
-    def _again(self, known: DecisionRow) -> Taken:
-        if known.digest != self.digest:
-            detail = f"event {self.event_id!r} was used before, with another body"
-            raise Problem(ProblemCode.EVENT_CONFLICT, detail, "event_id")
-        return Taken(known, False)
 
     def take(
         self,

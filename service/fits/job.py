@@ -41,13 +41,6 @@ class NeedsMoreMemory(Exception):
     """A fit needed more than its memory."""
 
 
-def limit_fits(megabytes: int) -> None:
-    """Limit the fits of this process from now on."""
-    global _megabytes
-    _megabytes = megabytes
-    take_buffers()
-
-
 def take_buffers() -> None:
     """Let both BLAS libraries allocate this thread's buffers now, beside the limit.
 
@@ -68,7 +61,7 @@ def take_buffers() -> None:
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Run a fit under the limit that `limit_fits` has set, if any; `NeedsMoreMemory` beyond it."""
+    """Run a fit under the limit that `prepare_process` has set; `NeedsMoreMemory` beyond it."""
     global _is_on
     if _megabytes is None or sys.platform != "linux":
         yield
@@ -118,9 +111,11 @@ STARVED = 75  # exit status of a process whose fit got too little idle time
 
 def prepare_process(niceness: int, memory_mb: int) -> None:
     """Lower the priority of this process, keep BLAS to one thread, and limit its fits' memory."""
+    global _megabytes
     os.nice(niceness)
     one_thread()
-    limit_fits(memory_mb)
+    _megabytes = memory_mb
+    take_buffers()
 
 
 def run_fit(
@@ -218,6 +213,7 @@ def fingerprint() -> dict[str, Any]:
     """
     import scipy.linalg  # loads scipy's BLAS, so that it is listed below
 
+    config: Any = np.show_config(mode="dicts")
     blas = [
         f"{pool.get('internal_api')} {pool.get('version')} {pool.get('architecture')}"
         for pool in threadpool_info()
@@ -228,11 +224,6 @@ def fingerprint() -> dict[str, Any]:
         "scipy": scipy.__version__,
         "blas": sorted(set(blas)),
         "machine": platform.machine(),
-        "cpu_features": _cpu_features(),
+        # the instruction sets that numpy uses here
+        "cpu_features": " ".join(config.get("SIMD Extensions", {}).get("found", [])),
     }
-
-
-def _cpu_features() -> str:
-    """List the instruction sets that numpy uses here."""
-    config: Any = np.show_config(mode="dicts")
-    return " ".join(config.get("SIMD Extensions", {}).get("found", []))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from service.lift.exact import ONE, dumps, exact, loads, nearest
 from service.lift.sums import GROUPS, NO_ROW, NOTHING, LiftSums, Totals, row_of
-from service.lift.units import MOST_SPAN, PAST, Counted, Unit, mean_score, units_of_session
+from service.lift.units import MOST_SPAN, PAST, UNITS, Counted, Unit, mean_score
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import LiftSumsRow, LiftUnitRow, PlayedRound, SessionRow, TrajectoryRow
@@ -162,7 +162,8 @@ class _Adding:
     """
 
     def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
-        self.sums, self.units = sums, units_of_session(session, since, sums)
+        self.sums = sums
+        self.units = UNITS[type(timeline_of(session))](session, since, sums)
         self.changes: defaultdict[Unit, Totals] = defaultdict(lambda: NOTHING)
         self._since = since
         closing = closing_of(session)

@@ -88,15 +88,11 @@ class BySlot:
         return Counted((trajectory, block))
 
 
+# what says which units the values of a session's comparison belong to
 UNITS: dict[type[Timeline], type[ByRound] | type[BySlot]] = {
     ByDecision: ByRound,
     timelines.BySlot: BySlot,
 }
-
-
-def units_of_session(session: SessionRow, since: int, sums: LiftSums) -> ByRound | BySlot:
-    """Return what says which units the values of a session's comparison belong to."""
-    return UNITS[type(timeline_of(session))](session, since, sums)
 
 
 def units_in_words(session: SessionRow) -> str:

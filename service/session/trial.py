@@ -166,17 +166,13 @@ class Trial:
         """The session whose agent control plays, or None."""
         return self.policy if isinstance(self.policy, dict) else None
 
-    def is_control(self, seed: int, trajectory: str, round: int, horizon: int) -> bool:
-        """Return whether a round falls to control.
+    def group(self, seed: int, trajectory: str, round: int, horizon: int) -> Group:
+        """Return the group that a round falls to.
 
         `seed` and `horizon`: of the session; `round`: of the trajectory, from 1.
         """
-        block = block_of(trajectory, round, horizon)
-        return Draw(seed, trajectory, block).uniform("holdout") < self.share
-
-    def group(self, seed: int, trajectory: str, round: int, horizon: int) -> Group:
-        """Return the group that a round falls to; the arguments are those of `is_control`."""
-        return "control" if self.is_control(seed, trajectory, round, horizon) else "agent"
+        draw = Draw(seed, trajectory, block_of(trajectory, round, horizon))
+        return "control" if draw.uniform("holdout") < self.share else "agent"
 
     def refuse_missing(self, forced: int | None, default_arm: int | None) -> None:
         """Raise a 422 if a request lacks the arm that somebody else than the agent may play."""
@@ -202,7 +198,7 @@ class Trial:
         if self.guard != "tripped":
             # with a clock a block is of slots; where totals are of all, it is everybody's
             place = draw.trajectory, draw.slot or draw.round, horizon
-            if not self.share or not self.is_control(draw.seed, *place):
+            if not self.share or self.group(draw.seed, *place) == "agent":
                 return Play("agent")
             by = "control"
         if not n_arms or self.policy != "uniform":

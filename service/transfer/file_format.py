@@ -21,13 +21,8 @@ from service.session.kept_contexts import unpack
 from service.session.records import (
     PARTS,
     DecisionRow,
-    EstimateRow,
-    KeptSumsRow,
-    LiftUnitRow,
     MeasurementRow,
     SessionRow,
-    SlotSumsRow,
-    VoidRow,
 )
 from service.session.rules import has_only_sums
 from service.storage.giving_way import giving_way
@@ -88,21 +83,17 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
     if has_only_sums(session):
         sums = reader.kept_sums(session.key)
         if sums is not None:
-            yield sums_record(sums)
+            blobs = {"settled": sums.settled, "seen": sums.seen}
+            texts = {
+                n: None if one is None else b64encode(one).decode() for n, one in blobs.items()
+            }
+            yield {"record": "sums", **_without_owner(sums), **texts}
     if session.dropped_to:
         yield from _slots_records(reader, session)
         yield from _lift_records(reader, session)
     state = reader.agent_state(session.key)
     if state is not None:
         yield {"record": "agent", "state": json.loads(state)}
-
-
-def sums_record(sums: KeptSumsRow) -> dict[str, Any]:
-    """Return the record of sums that no row can give again."""
-    values = {name: value for name, value in sums._asdict().items() if name not in ROW_OWNER}
-    for name in ("settled", "seen"):
-        values[name] = None if values[name] is None else b64encode(values[name]).decode()
-    return {"record": "sums", **values}
 
 
 def _slots_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
@@ -140,9 +131,7 @@ def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _without_owner(
-    row: DecisionRow | MeasurementRow | EstimateRow | VoidRow | LiftUnitRow | SlotSumsRow,
-) -> dict[str, Any]:
+def _without_owner(row: Any) -> dict[str, Any]:
     return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
 
 

@@ -82,7 +82,8 @@ class Tracing:
         about = {"service.version": version(DISTRIBUTION), "lhb.program": program}
         if "OTEL_SERVICE_NAME" not in os.environ:
             about["service.name"] = "lhb"
-        _log_losses()
+        reports = logging.getLogger("opentelemetry")
+        reports.propagate, reports.handlers = False, [_Losses()]
         self._exporter = OTLPSpanExporter()
         self._ids, self._bound = TraceIds(), _bound()
         self._provider = TracerProvider(
@@ -231,9 +232,3 @@ class _Losses(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         log.warning("traces", of=record.name, said=str(record.msg))
-
-
-def _log_losses() -> None:
-    reports = logging.getLogger("opentelemetry")
-    reports.propagate = False
-    reports.handlers = [_Losses()]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from service.session.records import HiddenRows, LiftUnitRow, SlotSumsRow, VoidRow
-from service.storage.ports import Changes, EraseCursor
 from service.storage import transactions
+from service.storage.ports import Changes, EraseCursor
 from service.storage.transactions import Slices, Store
 from tests.contracts.sample_rows import (
     S1,

@@ -144,7 +144,6 @@ class FitPool(FitProcesses):
             pending.cancel()
         if self._is_closed:
             return
-        assert self._writer is not None
         delay = max(0.0, at - self._writer.clock()) + 0.001
         self._timers[key] = loop.call_later(delay, self._tick, key)
 
@@ -153,7 +152,6 @@ class FitPool(FitProcesses):
         self._spawn(self._submit_tick(key))
 
     async def _submit_tick(self, key: SessionKey) -> None:
-        assert self._writer is not None
         try:
             await self._writer.submit(tick(key))
         except Exception as error:

@@ -98,20 +98,15 @@ class FinishFit(SessionCommand[str | None]):
         if self.fitted.sums is not None:
             said["anew"] = self.fitted.sums.anew
         record_fit(uow, session, due, *what, said)
-        self._keep_sums(uow, session, estimate)
+        if self.fitted.sums is not None:
+            known = (estimate.diagnostics or {}) if has_direction else None
+            row = self.fitted.sums.row(session, known)
+            uow.pending.kept_sums += [] if row is None else [row]
         if self.fitted.settled is not None:
             keep_settled(uow, session, self.fitted.settled)
         _skip_before(uow, session, due)
         uow.save_agent(session.key)
         return estimate.status
-
-    def _keep_sums(self, uow: UnitOfWork, session: SessionRow, estimate: Estimate) -> None:
-        if self.fitted.sums is None:
-            return
-        is_installed = estimate.theta is not None
-        row = self.fitted.sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
-        if row is not None:
-            uow.pending.kept_sums.append(row)
 
 
 def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, Any]) -> None:

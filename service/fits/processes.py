@@ -38,6 +38,8 @@ class FitProcesses:
     it returns what that line says besides.
     """
 
+    _writer: GroupCommit  # from the start on
+
     def __init__(
         self,
         settings: Settings,
@@ -52,7 +54,6 @@ class FitProcesses:
         self._settings = settings
         self._agents = agents
         self._retry = RetryPolicy(settings.fit_attempts, settings.fit_retry_seconds)
-        self._writer: GroupCommit | None = None
         self._processes = self._new_processes(settings.fit_workers)
         self._spare = self._new_processes(1)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -89,7 +90,6 @@ class FitProcesses:
 
     async def _fit(self, place: Place, due: int) -> bool:
         """Run a fit and record it; return whether a process began it and could read its data."""
-        assert self._writer is not None
         key, began = place.key, time.monotonic()
         try:
             fitted = await self._whole(place, due)
@@ -118,7 +118,6 @@ class FitProcesses:
 
     async def _persist(self, command: SessionCommand[Answer]) -> Answer:
         """Record a result; retry until the database can be written."""
-        assert self._writer is not None
         pause = 0.1
         while True:
             try:

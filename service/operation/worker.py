@@ -88,7 +88,6 @@ class Worker(FitProcesses):
     async def close(self) -> None:
         """Kill the running fits. Their due marks stay, and another worker takes them up."""
         await super().close()
-        assert self._writer is not None
         await self._writer.close()
 
     async def _sweep(self, claims: Claims) -> float:
@@ -99,7 +98,6 @@ class Worker(FitProcesses):
         await claims.show(self.is_stalled)
         if self._places.room > 0 and not self.is_stalled:
             await self._claim(claims)
-        assert self._writer is not None
         now = self._writer.clock()
         overdue, following = await claims.overdue(now)
         ticked, self._ticked = self._ticked, dict(overdue)
@@ -120,7 +118,6 @@ class Worker(FitProcesses):
                 self._places.cancel(place)
 
     async def _tick(self, key: SessionKey) -> None:
-        assert self._writer is not None
         try:
             await self._writer.submit(tick(key))
         except Problem as problem:

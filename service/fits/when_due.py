@@ -17,8 +17,8 @@ from service.fits.record import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
 from service.rounds.timeline import Timeline, timeline_of
-from service.session.estimate_in_use import model_of
 from service.session.records import DueFit, DueReason, OpenWindow, SessionKey, SessionRow, Watermark
+from service.session.rules import model_of
 from service.writer.agent_cache import build_agent
 from service.writer.command import session_command
 from service.writer.large_writes import refuse_appending

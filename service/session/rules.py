@@ -5,11 +5,10 @@ So no way leads to a session that another way refuses. `docs/rules.md` is made o
 """
 
 from collections.abc import Callable, Container
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from service.base.problems import Problem, ProblemCode
-from service.session.estimate_in_use import model_of
 from service.session.records import SessionRow
 
 Kind = type[Agent]
@@ -49,6 +48,12 @@ def has_only_sums(session: SessionRow) -> bool:
     """
     has_rows = session.dropped_to == 0 or CLOCK.holds(session, ALGORITHMS[session.algorithm])
     return not has_rows and looks_back(session) is None
+
+
+def model_of(session: SessionRow, revision: int | None = None) -> tuple[Any, ...]:
+    """Return what the options at a revision, by default the last one, say of the model."""
+    then = session if revision is None else session.at_revision(revision)
+    return make_options(session.algorithm, then.options).model
 
 
 CLOCK = Feature("`clock`", ("clock",), lambda s, _: s.clock is not None)

@@ -6,9 +6,9 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
+from service.fits.beginning import EstimateInUse
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
-from service.session.estimate_in_use import EstimateInUse
 from service.session.records import OUT_OF_TURN, DueFit, OpenWindow, Schedule, SessionRow
 from service.transfer.import_records import check
 from service.transfer.import_trajectories import Rounds

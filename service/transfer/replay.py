@@ -16,12 +16,12 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
+from service.fits.beginning import EstimateInUse
 from service.fits.job import fingerprint
 from service.fits.prepared_fit import read_fit
 from service.rounds.retention import rounds_left
 from service.rounds.stored_rows import gaps_of
 from service.rounds.timeline import timeline_of
-from service.session.estimate_in_use import EstimateInUse
 from service.session.records import DecisionRow, EstimateRow, SessionRow, Watermark
 from service.session.trial import played_again
 from service.storage.reader import FOR_EVER, Reader

@@ -54,7 +54,9 @@ def strict(*examples: Mapping[str, Any], kinds: Sequence[dict[str, Any]] = ()) -
 def as_union(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a body as a union of its kinds (`oneOf`); other schemas as they are.
 
-    `definitions` gets the schema of each kind, by its title.
+    A body's type has all its members, and its schema the kinds that it is exactly one of. That is
+    exact, but code generators make of it types in which everything is optional. So `definitions`
+    gets the schema of each kind, by its title.
     """
     if "oneOf" not in schema or "properties" not in schema:
         return schema

@@ -54,7 +54,11 @@ class OptionChange(NamedTuple):
 
 @dataclass(frozen=True)
 class OptionChanges:
-    """All changes of a session's options, in order."""
+    """All changes of a session's options, in order: it keeps those that it had before each change.
+
+    Decisions have the options of their position, fits those of the revision in their manifest, so
+    both are repeated exactly.
+    """
 
     changes: tuple[OptionChange, ...] = ()
 
@@ -214,7 +218,7 @@ class Schedule:
 
     @classmethod
     def loads(cls, text: str) -> "Schedule":
-        """Invert `dumps`."""
+        """Invert `text`."""
         return cls.load(json.loads(text))
 
     @classmethod

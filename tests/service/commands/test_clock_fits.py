@@ -29,7 +29,7 @@ def test_a_late_decision_counts_from_the_next_fit_on(harness: ServiceHarness) ->
     assert (taken_late.at, taken_late.round) == (1000.0, 1)
     assert sums(history_of(harness, 8, due.known)) == [1.0] * 8
     harness.finish(8)
-    again = harness.run(ask_fit(harness.key, harness.agents)).due
+    _, again = harness.run(ask_fit(harness.key, harness.agents))
     assert again is None or again.known.decided == 9
     assert sums(history_of(harness, 8)) == [2.0] + [1.0] * 7
 

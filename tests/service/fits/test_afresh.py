@@ -257,9 +257,7 @@ def test_one_fit_forgets_several(world: World) -> None:
     world.fit()
     assert [one.status for one in world.harness.estimates[n:]] == ["ok"]
     assert world.harness.session.fit_due is None
-    assert (
-        world.harness.run(ask_fit(world.harness.key, world.harness.agents)).asked == "nothing_new"
-    )
+    assert world.harness.run(ask_fit(world.harness.key, world.harness.agents))[0] == "nothing_new"
 
 
 @on_one_database

@@ -236,6 +236,6 @@ def test_a_trajectory_goes_on_after_its_rows_went(
     settled = twins.kept(1).n_settled
     twins.play_one_side(60, ("",))
     harness.reward(0.5, round=harness.decide(contexts=np.eye(DIM)).round)
-    if harness.run(ask_fit(harness.key, harness.agents)).due is not None:
+    if harness.run(ask_fit(harness.key, harness.agents))[1] is not None:
         twins.fit_one(1)
     assert twins.kept(1).n_settled > settled + 16  # what is no row is not waited for

@@ -104,7 +104,7 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     for harness.key in twins.keys:
         last = harness.decide("b", contexts=np.eye(DIM)).round
         harness.reward(0.1, "b", round=last, reward_id="last")
-        assert harness.run(ask_fit(harness.key, harness.agents)).due is not None
+        assert harness.run(ask_fit(harness.key, harness.agents))[1] is not None
     running = run_fit(database_url, *twins.keys[1], twins.session(1).fit_due or 0, 0.0)
     sizes = [twins.n_rows(1)]
     for key in twins.keys:

@@ -131,7 +131,7 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
     world.play(200)
     before = world.kept()
     assert before is not None
-    due = harness.run(ask_fit(harness.key, harness.agents)).due
+    _, due = harness.run(ask_fit(harness.key, harness.agents))
     running = run_fit(database_url, *harness.key, due.key, 0.0)
     assert running is not None
     harness.run_large(erase_trajectory(harness.key, "a"))

@@ -87,10 +87,10 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
     world.total("", 1, 2, correct=True, reward_id="refund")
     world.play(4)
     world.ask()
-    due = harness.run(ask_fit(harness.key, harness.agents)).due
+    _, due = harness.run(ask_fit(harness.key, harness.agents))
     if due is None:
         world.play(2)
-        due = harness.run(ask_fit(harness.key, harness.agents)).due
+        _, due = harness.run(ask_fit(harness.key, harness.agents))
     running = run_fit(database_url, *harness.key, due.key, 0.0)
     assert running is not None
     harness.run_large(erase_trajectory(harness.key, "b"))
@@ -140,7 +140,7 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
     world.play(60)
     harness.run(void_decision(harness.key, "", "~1", harness.agents))
     assert world.kept() == []
-    due = harness.run(ask_fit(harness.key, harness.agents)).due
+    _, due = harness.run(ask_fit(harness.key, harness.agents))
     running = run_fit(database_url, *harness.key, due.key, 0.0)
     last = harness.store.reader
     with last() as reader:

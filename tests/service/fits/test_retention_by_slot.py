@@ -17,8 +17,8 @@ from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sessions import change_session
 from service.rounds.retention import plan
 from service.session.records import DecisionRow
-from service.transfer.copy_session import copied_session, copy_session
 from service.storage.transactions import Slices, Store
+from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session, read_lines
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

@@ -14,7 +14,7 @@ from msgspec.msgpack import encode
 from lhb_engine.history import Floats
 from service.api.request_bodies import MAX_ARMS
 from service.base.field_types import FEATURE, LARGEST, MOST_LETTERS
-from service.base.loop_slices import ITEMS, SlicedWork
+from service.base.loop_slices import ITEMS, SlicedWork, run_at_once
 from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import FEW_VALUES
 from service.session.names import NamedContexts
@@ -28,8 +28,17 @@ def read_contexts(value: Any) -> SlicedWork[Floats | NamedContexts]:
     Raises 422 naming the context: there is none, lengths differ, or a number is not finite or
     larger than `LARGEST` in size. True and False are 1 and 0.
     """
-    if type(value) is list and len(value) > 0 and type(value[0]) is dict:
-        return (yield from _named(value))
+    return (yield from _named(value)) if _are_named(value) else read_contexts_at_once(value)
+
+
+def _are_named(value: Any) -> bool:
+    return type(value) is list and len(value) > 0 and type(value[0]) is dict
+
+
+def read_contexts_at_once(value: Any) -> Floats | NamedContexts:
+    """Do what `read_contexts` does in one go; raises the same."""
+    if _are_named(value):
+        return run_at_once(_named(value))
     contexts = _decoded(value) if isinstance(value, dict) else _stacked(value)
     n_arms, dim = contexts.shape
     if n_arms == 0:

@@ -9,13 +9,13 @@ from clients.sdk.answers import DecisionAnswer, VoidAnswer
 from lhb_engine.history import Floats
 from service.api.answer_models import timestamp
 from service.api.body_parsing import DECISION
-from service.api.context_arrays import read_contexts
+from service.api.context_arrays import read_contexts, read_contexts_at_once
 from service.api.request_bodies import DecisionBody
 from service.api.rewards import read_rewards
 from service.api.routes import SESSION, Routes, json_response
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
 from service.base.field_types import NO_ZERO_BYTE
-from service.base.loop_slices import SlicedWork, run_at_once
+from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Blocked, Decide, Taken, request_digest, void_decision
 from service.session.names import NamedContexts
@@ -36,7 +36,9 @@ def read_decision(service: Service, tenant: str, session_id: str, fields: Decisi
 
     Checks that need the session are made by the command.
     """
-    return made_decision(service, tenant, session_id, run_at_once(sliced_decision(fields)))
+    context_set = None if fields.get("skip") else fields.get("contexts")
+    contexts = None if context_set is None else read_contexts_at_once(context_set)
+    return made_decision(service, tenant, session_id, decision_parts(fields, contexts))
 
 
 def parse_decision(body: bytes) -> SlicedWork[DecisionParts]:
@@ -146,7 +148,9 @@ async def decide(service: Service, tenant: str, session_id: str, body: bytes) ->
     else:
         parts = await service.parsed(tenant, parse_decision, body)
         command = made_decision(service, tenant, session_id, parts)
-    taken = await take(service, command)
+    taken = await service.writer.submit(command)
+    if not isinstance(taken, Taken):
+        taken = await wait_and_take(service, command, taken)
     return (201 if taken.is_new else 200), encode(decision_answer(taken.decision))
 
 

@@ -1,7 +1,8 @@
 """What a batch leaves in memory: what the server has to act on, and the agents it has used."""
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 
 from lhb_engine.agents import Agent
 from service.session.records import UNCHANGED, EstimateRow, OptionChanges, SessionKey
@@ -23,7 +24,7 @@ class Effects:
     installed: set[SessionKey] = field(default_factory=set)
     timed: dict[SessionKey, float] = field(default_factory=dict)
     removed: set[SessionKey] = field(default_factory=set)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: dict[tuple[str, str], int] = field(default_factory=partial(defaultdict, int))
     fits: list[EstimateRow] = field(default_factory=list)
 
 

@@ -394,6 +394,8 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
     best = int(np.argmin([step.cost for step in steps]))
     whole, noise2 = SPREADS[best] ** 2 * unit, steps[best].noise2
     step, groups = alike.likeliest([whole], noise2), None
+    if steps[best].cost - step.cost < LIKELIER * dim:
+        step = steps[best]  # few rows say no more than how large a spread is
     gains = [steps[0].cost - step.cost]
     names = [group_of(key, by) for key in found.keys] if by and best else []
     if by and FEWEST_GROUPS <= len(set(names)) < len(names):

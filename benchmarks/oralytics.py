@@ -28,7 +28,8 @@ SCALES = {"low": "LOW_R", "medium": "MED_R", "high": "HIGH_R"}
 MODULES = "sim_env_v2", "rl_algorithm", "reward_definition", "smoothing_function"
 # of a user, in both agents: evening; brushing and messages of the last week; app opened; and 1
 STATE = ("evening", "brushing", "messages", "opened")
-OPTIONS: dict[str, Any] = {"own": True, "levels": True, "covariates": STATE}
+OPTIONS: dict[str, Any] = {"own": True, "levels": True}
+EXPLORING = {"epsilon": 0.4}  # so that, as in the trial, a message has a chance of 0.2 to 0.8
 HORIZON = 2
 NODES = np.linspace(-8.0, 8.0, 801)
 CHANCES = np.exp(-(NODES**2) / 2.0) / np.exp(-(NODES**2) / 2.0).sum()
@@ -118,8 +119,11 @@ class Sampling(Chance):
 class Ours(Chance):
     """`anytime`: no message has the context 0, a message that of the user's state."""
 
+    options = OPTIONS
+
     def __init__(self, simulator: Simulator, seed: int) -> None:
-        self.agent = make_agent("anytime", dim=len(STATE) + 1, horizon=HORIZON, **OPTIONS)
+        options = {"covariates": STATE, **self.options}
+        self.agent = make_agent("anytime", dim=len(STATE) + 1, horizon=HORIZON, **options)
         self.seed, self.n_rounds = seed, 0
         self.log: dict[str, list[tuple[Floats, Floats, float, int]]] = {}
         self._own: dict[str, Any] = {}
@@ -153,9 +157,16 @@ class Ours(Chance):
         return Trajectory(contexts, measured, positions=positions, covariates=beside)
 
 
+class Exploring(Ours):
+    """`anytime` with the trial's own bounds of chances, and one theta for all."""
+
+    options = EXPLORING
+
+
 AGENTS: dict[str, Callable[[Simulator, int], Chance]] = {
     "its own sampling": Sampling,
     "anytime": Ours,
+    "anytime, exploring": Exploring,
     "chance": Chance,
 }
 

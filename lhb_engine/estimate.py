@@ -182,6 +182,15 @@ class Estimate:
             no_intervals=untold,
         )
 
+    def without_direction(self, status: Status, message: str) -> "Estimate":
+        """Return an estimate that installs nothing, of the same rows; the message says why."""
+        names = ("theta", "candidates", "intervals", "gain", "totals", "form", "forms")
+        none: dict[str, Any] = dict.fromkeys((*names, "lag_profiles", "sign_margin"))
+        zero = np.zeros_like(self.lag_weights)
+        return replace(
+            self, status=status, message=message, lag_weights=zero, active_lags=(), **none
+        )
+
     @property
     def in_doubt(self) -> bool:
         """Whether what was forecast did not come, or choices earn what nobody can tell."""

@@ -69,22 +69,7 @@ class AnytimeFit:
             self._forms = replace(self._forms, in_use=old.form)
             found = self._found()
         if self._is_refused(found):
-            found = replace(
-                found,
-                status="zero",
-                theta=None,
-                lag_weights=np.zeros_like(found.lag_weights),
-                active_lags=(),
-                candidates=None,
-                intervals=None,
-                gain=None,
-                totals=None,
-                sign_margin=None,
-                form=None,
-                lag_profiles=None,
-                forms=None,
-                message=REFUSED,
-            )
+            found = found.without_direction("zero", REFUSED)
         return self.units.restore(found)
 
     def _is_refused(self, found: Estimate) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.scaling import Units, in_units, power_of_two
+from lhb_engine.design.scaling import ERROR_UNITS, Units, in_units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.lasso.group_lasso import GroupLasso
@@ -106,7 +106,7 @@ class BlockLasso:
                 common["diagnostics"]["standard_errors"] = None
                 common["no_intervals"] = errors
             else:
-                common["diagnostics"]["standard_errors"] = units.restore_errors(errors)
+                common["diagnostics"]["standard_errors"] = units.restored(errors, ERROR_UNITS)
                 common["intervals"] = intervals(errors)
         return replace(
             empty,

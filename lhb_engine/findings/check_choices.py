@@ -69,7 +69,8 @@ def check_offers(
         return
     now = rows.before[later]
     across = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
-    taken, offered = rows.contexts[now] - means[now], means[now]
+    # a further column of the rows is that of a past before round 1, and no arm's
+    taken, offered = rows.contexts[now, :dim] - means[now], means[now]
     basis, upper = np.linalg.qr(np.column_stack([np.ones(len(now)), offered]))
     basis = basis[:, np.abs(np.diag(upper)) > 1e-6 * np.abs(upper).max()]
     columns, target = (one @ across for one in (taken, means[later]))

@@ -6,6 +6,7 @@ from benchmarks.other_worlds.one_session import OneSession
 from benchmarks.worlds import CostsLater, Depletes, Rotates
 from lhb_engine.agents import make_agent
 from lhb_engine.estimate import Estimate
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 from tests.examples import repeats
 
@@ -52,3 +53,20 @@ def test_costs_over_many_rounds_beyond_the_horizon_are_found(seed: int) -> None:
     assert "horizon_short" in codes(made[-1])
     assert made[-1].gain is None
     assert "beyond the horizon" in (made[-1].no_gain or "")
+
+
+def test_an_unknown_past_is_no_feature_of_an_offer() -> None:
+    """A fit's rows have a column of it, the arms of a decision have none."""
+    world = LongHorizonEnvironment.draw(dim=3, horizon=8, n_arms=5, noise=0.2, sparsity=2, seed=1)
+    made = simulate(
+        "anytime",
+        world,
+        n_rounds=130,
+        seed=1,
+        options={"zero_start": False},
+        run_fit=lambda one, past: one.checked_fit(past),
+    ).estimates
+    assert made[-1].theta is not None or made[-1].status == "zero"
+    assert "offers_follow" not in codes(made[-1]) | {
+        code for one in made[-1].unchecked for code in one["codes"]
+    }

@@ -74,39 +74,17 @@ class Estimate:
     candidates : (n_candidates, dim) array or None
         Directions that decisions take in turn, instead of theta, so that all arms stay in play
         until it is known which is best. None: decisions are by theta.
-    intervals : dict or None
-        95% intervals as pairs of a lower and an upper bound: `theta`, one a number of theta, and
-        `lag_weights`, one for each of `lags`, the active lags, or None; `lag_profiles`, (n_lags,
-        dim, 2), and `lag_sums`, where features' own decide: of each feature the sums over
-        its `first_lags`, over its later lags and over all. None where none can be given.
-    no_intervals : str or None
-        Why an estimate that could have intervals has none, or none of some lag weights.
-    gain : dict or None
-        What choices earn a round by the directions that decide from now on: `over_chance`,
-        `over_best_arm` (None where rounds differ in their number of arms) and `still_to_gain`, each
-        a `value` with a 95% interval, `low` and `high`; and `best_is_right`, the probability that
-        the likeliest arm pays most. None where it is not known.
-    no_gain : str or None
-        Why an estimate with a direction has no gain.
-    totals : dict or None
-        What an action pays in all lags together, by draws: an action of context x pays
-        `values` x, its 95% interval is the root of x `squares` x to both sides, and where x has a
-        part of the directions `unknown`, (r, dim), the rows do not tell. None where not known.
-    no_totals : str or None
-        Why an estimate with a direction has no totals.
+    intervals, gain, totals, levels : dict or None
+        95% intervals; what choices earn a round; what an action pays in all lags together; how far
+        trajectories' levels differ. The members are those of `IntervalsAnswer`, `GainAnswer`,
+        `TotalsAnswer` and `LevelsAnswer` of clients/sdk/answers.py. None where not known.
+    no_intervals, no_gain, no_totals : str or None
+        Why an estimate with a direction has none of these, or no intervals of some lag weights.
     effects : dict or None
-        What covariates do: `values`, the change of the reward by one unit of each; `included`, the
-        probability of each group that it has an effect; `share`, its share of the rewards'
-        variance. None without covariates.
-    levels : dict or None
-        How far trajectories' levels of their own differ: `spread`, their standard deviation in
-        units of reward, and its 95% `interval`. None where the agent is not told of such levels.
+        What covariates do, as `EffectsAnswer`, without names. None without covariates.
     own : dict or None
-        How trajectories' responses differ, in units in which theta is 1: `spread`, the standard
-        deviation of each number of theta over trajectories, with 95% `intervals`; their
-        `covariance`; the `noise` beside it, in units of reward; and by how many nats this is
-        likelier than that all are alike, `gain`. None where the agent is not told of them, or
-        trajectories are few.
+        How trajectories' responses differ, as `OwnAnswer`, without a message. None where the agent
+        is not told of them, or trajectories are few.
     form : "shared", "sparse", "smooth" or None
         How the lag profiles are shaped: alike for all features, phi = w theta', or each feature's
         own, with few lags or smooth. None where the agent does not choose.
@@ -117,11 +95,9 @@ class Estimate:
     forms : dict or None
         By its name each form that was fitted: its `profiles`, `effects` and `autocorrelation`, and
         how it predicted, `excess` and its `variance` (docs/model.md (14.4)).
-    findings : list of dict
-        What checks of the model find on the latest rows: `code`, `message`, `period`, `harmonics`,
-        `features` and `lags` (docs/model.md 12). Only `Agent.checked_fit` checks.
-    unchecked : list of dict
-        Checks that could not be made: their `codes`, what is `missing`, and a `message`.
+    findings, unchecked : list of dict
+        What checks of the model find on the latest rows, and which could not be made (docs/model.md
+        12), as `FindingAnswer` and `UncheckedAnswer`. Only `Agent.checked_fit` checks.
     """
 
     status: Status

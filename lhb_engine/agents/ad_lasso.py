@@ -21,7 +21,7 @@ class ADLasso(DoublingLasso):
 
     def windows(self) -> Iterator[FitWindow]:
         """Yield the windows of all fits, endlessly; see docs/model.md (4.1)."""
-        return fit_windows.ad_windows(self.horizon, self.first_quarter)
+        return fit_windows.ad_windows(self.horizon, self.options.L)
 
     def fit(self, history: History) -> Estimate:
         """Fit by docs/model.md (3.3) up to round h, and by docs/model.md (4.2) after it."""

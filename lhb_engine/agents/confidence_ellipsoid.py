@@ -1,9 +1,12 @@
-"""The confidence ellipsoid of a linear bandit: recursive ridge regression (docs/model.md 6)."""
+"""Agents with the confidence ellipsoid of recursive ridge regression (docs/model.md 6)."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
+from lhb_engine.agents.base import Agent, Options, option
+from lhb_engine.agents.option_checks import check_number
 from lhb_engine.agents.scores import scores_of
 from lhb_engine.history import Floats
 
@@ -57,3 +60,48 @@ class Ellipsoid:
         ellipsoid.inverse = np.array(state["inverse"], dtype=np.float64)
         ellipsoid.moment = np.array(state["moment"], dtype=np.float64)
         return ellipsoid
+
+
+@dataclass(frozen=True)
+class EllipsoidOptions(Options):
+    """Width and ridge of the confidence ellipsoid."""
+
+    confidence_width: float = option(
+        0.01, "Number of standard deviations that are added to a score."
+    )
+    ridge: float = option(1.0, "Ridge penalty of the regression.")
+
+    def __post_init__(self) -> None:
+        check_number("confidence_width", self.confidence_width, 1e-9, 1e9, zero=True)
+        check_number("ridge", self.ridge, 1e-9, 1e9)
+
+
+class Optimist(Agent):
+    """An agent that is greedy in upper confidence bounds, and learns from each reward."""
+
+    options_type = EllipsoidOptions
+    options: EllipsoidOptions
+    learns_within_epoch = True
+    takes_corrections = False
+    # with every reward dim x dim numbers are stored (360 kB), and as many rounds read as are lags
+    served_dim, served_horizon = 128, 10_000
+    max_dim = 1000  # A^-1 has dim x dim numbers: 8 MB
+
+    def __init__(self, dim: int, horizon: int, options: EllipsoidOptions) -> None:
+        super().__init__(dim, horizon, options)
+        self.ellipsoid = Ellipsoid(dim, options.ridge)
+
+    def _scores(self, contexts: Floats) -> Floats:
+        """Return the upper confidence bounds."""
+        return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as a JSON object, the ellipsoid included."""
+        return super().state() | {"ellipsoid": self.ellipsoid.state()}
+
+    @classmethod
+    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
+        """Return the agent that `state()` described."""
+        agent = super().from_state(dim, horizon, options, state)
+        agent.ellipsoid = Ellipsoid.from_state(state["ellipsoid"])
+        return agent

@@ -66,14 +66,9 @@ class DoublingLasso(Agent):
     options_type = LassoOptions
     options: LassoOptions
 
-    @property
-    def first_quarter(self) -> int:
-        """L of docs/model.md (3.1): the quarters of the first epoch have L rounds."""
-        return self.options.L or fit_windows.default_first_quarter(self.horizon)
-
     def windows(self) -> Iterator[FitWindow]:
         """Yield the windows of all fits, endlessly; see docs/model.md (3.1)."""
-        return fit_windows.doubling_windows(self.horizon, self.first_quarter)
+        return fit_windows.doubling_windows(self.horizon, self.options.L)
 
     def fit(self, history: History) -> Estimate:
         """Fit the rows of one epoch, by docs/model.md (3.3)."""

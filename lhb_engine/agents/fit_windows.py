@@ -25,18 +25,19 @@ def default_first_quarter(horizon: int) -> int:
     return max(1, horizon // 12)
 
 
-def doubling_windows(horizon: int, length: int) -> Iterator[FitWindow]:
+def doubling_windows(horizon: int, length: int | None) -> Iterator[FitWindow]:
     """Yield Doubling Lasso's windows, endlessly.
 
     The quarters of epoch i have q = 2^(i-1) L rounds, L the `length`; min(q, h) lags are fitted.
     """
+    length = length or default_first_quarter(horizon)
     for epoch in count(1):
         quarter = 2 ** (epoch - 1) * length
         end = 4 * (2**epoch - 1) * length
         yield FitWindow(epoch, end - 3 * quarter + 1, end, min(quarter, horizon), end)
 
 
-def ad_windows(horizon: int, length: int) -> Iterator[FitWindow]:
+def ad_windows(horizon: int, length: int | None) -> Iterator[FitWindow]:
     """Yield AD-Lasso's windows, endlessly: Doubling Lasso's to round h, then later halves."""
     n_first_phase = 0
     for window in doubling_windows(horizon, length):

@@ -8,10 +8,9 @@ import numpy as np
 
 from lhb_engine.agents import fit_windows
 from lhb_engine.agents.base import Agent, Options, option
-from lhb_engine.agents.epoch_agent import covered
+from lhb_engine.agents.epoch_agent import on_rows
 from lhb_engine.agents.option_checks import check_among, check_numbers, check_whole
-from lhb_engine.design.fit_rows import FitRows, measured_rows
-from lhb_engine.design.scaling import in_units
+from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
 
@@ -56,36 +55,29 @@ class OracleW(Agent):
         """Yield the windows of all fits, endlessly; every fit has all lags."""
         if self.options.schedule == "growing":
             yield from fit_windows.growing_windows(self.horizon)
-        length = self.options.L or fit_windows.default_first_quarter(self.horizon)
-        for window in fit_windows.ad_windows(self.horizon, length):
+        for window in fit_windows.ad_windows(self.horizon, self.options.L):
             yield replace(window, n_lags=self.horizon)
 
     def fit(self, history: History) -> Estimate:
         """Fit theta to the window's measurements, by docs/model.md (6.5)."""
-        window = history.window
-        assert window is not None
-        rows, units = in_units(measured_rows(history, quarters=self._quarter(window)))
-        facts = covered(rows, window)
-        rank = 0
+        by_quarters = self.options.schedule == "ad_lasso"
+        return on_rows(history, by_quarters, self.horizon, self._found)
+
+    def _found(self, rows: FitRows) -> Estimate:
+        rank, zero = 0, np.zeros(self.horizon)
         if rows.design.n_rows:
             filtered = filtered_contexts(rows, self.weights)
             solution, _, found, _ = np.linalg.lstsq(filtered, rows.y)
             rank = int(found)
         if rank < self.dim:  # such as before the first active lag
             message = "The rewards so far do not determine a direction."
-            return Estimate("insufficient_data", np.zeros(self.horizon), message=message, **facts)
+            return Estimate("insufficient_data", zero, message=message)
         length = float(np.linalg.norm(solution))
         if length == 0.0:
-            return Estimate("zero", np.zeros(self.horizon), message="theta = 0", **facts)
+            return Estimate("zero", zero, message="theta = 0")
         theta = np.asarray(solution / length)
         active = tuple(np.flatnonzero(self.weights).tolist())
-        weights = self.weights * length
-        return units.restore(Estimate("ok", weights, theta=theta, active_lags=active, **facts))
-
-    def _quarter(self, window: FitWindow) -> int | None:
-        if self.options.schedule == "ad_lasso" and fit_windows.in_first_phase(window, self.horizon):
-            return fit_windows.quarter_of(window)
-        return None
+        return Estimate("ok", self.weights * length, theta=theta, active_lags=active)
 
 
 def filtered_contexts(rows: FitRows, weights: Floats) -> Floats:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lhb_engine.agents.base import option
-from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs, covered
+from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs
 from lhb_engine.agents.option_checks import check_number, check_whole
+from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import Floats, History
+from lhb_engine.history import Floats
 from lhb_engine.lasso.rank_one import rank_one
 
 
@@ -48,20 +48,12 @@ class SAGD(OnEpochs):
     options_type = SAGDOptions
     options: SAGDOptions
 
-    def fit(self, history: History) -> Estimate:
+    def found(self, rows: FitRows) -> Estimate:
         """Run the descent, then keep the `s` largest lag weights if `s` is given."""
-        window = history.window
-        assert window is not None
-        rows, units = in_units(self.rows(history))
-        facts = covered(rows, window)
-        zero = np.zeros(rows.design.n_lags)
-        if rows.design.n_rows < 2 * self.dim or not rows.y.any():
-            message = "Too few rewards, or all of them zero."
-            return Estimate("insufficient_data", zero, message=message, **facts)
+        zero, o = np.zeros(rows.design.n_lags), self.options
         start = rank_one(rows.design.rmatvec(rows.y))
         if start is None:
-            return Estimate("zero", zero, message="No lag matches the rewards.", **facts)
-        o = self.options
+            return Estimate("zero", zero, message="No lag matches the rewards.")
         theta, weights, n_steps = descend(
             rows.design, rows.y, start.theta, start.weights, o.n_steps, o.tol
         )
@@ -72,8 +64,8 @@ class SAGD(OnEpochs):
             theta, weights = -theta, -weights
         mass = float(np.abs(weights).sum())
         if mass == 0.0:
-            return Estimate("zero", zero, message="w = 0", n_iterations=n_steps, **facts)
-        estimate = Estimate(
+            return Estimate("zero", zero, message="w = 0", n_iterations=n_steps)
+        return Estimate(
             "ok",
             np.maximum(weights, 0.0),
             theta=theta,
@@ -81,9 +73,7 @@ class SAGD(OnEpochs):
             sign_margin=abs(total) / mass,
             n_iterations=n_steps,
             converged=n_steps < o.n_steps,
-            **facts,
         )
-        return units.restore(estimate)
 
 
 def descend(

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs, covered
+from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs
+from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import Floats, History
+from lhb_engine.history import Floats
 
 CHUNK_NUMBERS = 2**20  # numbers of dense columns held at a time
 
@@ -21,26 +21,18 @@ class SWMP(OnEpochs):
     summary = "Single-weight matching pursuit: finds the largest lag, ignores the others."
     options_type = EpochOptions
 
-    def fit(self, history: History) -> Estimate:
+    def found(self, rows: FitRows) -> Estimate:
         """Return the best-matching lag, and the direction that least squares on it gives."""
-        window = history.window
-        assert window is not None
-        rows, units = in_units(self.rows(history))
-        facts = covered(rows, window)
         weights = np.zeros(rows.design.n_lags)
-        if rows.design.n_rows < 2 * self.dim or not rows.y.any():
-            message = "Too few rewards, or all of them zero."
-            return Estimate("insufficient_data", weights, message=message, **facts)
         scores = matching_scores(rows.design, rows.y)
         lag = int(scores.argmax())
         if scores[lag] == 0.0:
-            return Estimate("zero", weights, message="No lag matches the rewards.", **facts)
+            return Estimate("zero", weights, message="No lag matches the rewards.")
         block = rows.design.blocks(np.array([lag]))[:, 0]
         solution = np.linalg.lstsq(block, rows.y)[0]
         length = float(np.linalg.norm(solution))
         weights[lag] = length
-        theta = np.asarray(solution / length)
-        return units.restore(Estimate("ok", weights, theta=theta, active_lags=(lag,), **facts))
+        return Estimate("ok", weights, theta=np.asarray(solution / length), active_lags=(lag,))
 
 
 def matching_scores(design: LaggedDesign, y: Floats) -> Floats:

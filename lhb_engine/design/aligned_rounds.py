@@ -13,6 +13,8 @@ import numpy as np
 from lhb_engine.history import Flags, Floats, History, Ints, Measurements, Trajectory
 
 NEVER = 2**62  # beyond every position
+# what `AlignedRounds` have at each place, zero where there is no row
+NUMBERED, SCALED = ("number", "last", "position", "round"), ("y", "intercept", "covariates")
 
 
 class Replaced(NamedTuple):
@@ -140,35 +142,22 @@ class AlignedRounds:
         places = np.flatnonzero(kept)
         start, stop = max(0, int(places[0]) - self.n_lags + 1), int(places[-1]) + 1
         here, kept = slice(start, stop), kept[start:stop]
+        names = ("contexts", "owner", *NUMBERED, *SCALED)
         cut = replace(
             self,
-            contexts=self.contexts[here],
-            y=self.y[here],
-            intercept=self.intercept[here],
-            number=self.number[here],
-            last=self.last[here],
-            position=self.position[here],
-            round=self.round[here],
             before=np.maximum(self.before[here] - start, -1),
-            covariates=self.covariates[here],
-            owner=self.owner[here],
             replaced=self.replaced and self.replaced.within(start, kept),
+            **{name: getattr(self, name)[here] for name in names},
         )
         return cut._marked(kept)
 
     def _marked(self, kept: Flags) -> "AlignedRounds":
         """Return the rows marked by `kept`, at the same places."""
-        return replace(
-            self,
-            y=np.where(kept, self.y, 0.0),
-            intercept=np.where(kept, self.intercept, 0.0),
-            number=np.where(kept, self.number, 0),
-            last=np.where(kept, self.last, 0),
-            position=np.where(kept, self.position, 0),
-            round=np.where(kept, self.round, 0),
-            n_rows=int(np.count_nonzero(kept)),
-            covariates=np.where(kept[:, None], self.covariates, 0.0),
-        )
+        every = {name: getattr(self, name) for name in (*NUMBERED, *SCALED)}
+        marked = {
+            n: np.where(kept if v.ndim == 1 else kept[:, None], v, 0) for n, v in every.items()
+        }
+        return replace(self, n_rows=int(np.count_nonzero(kept)), **marked)
 
     def at(self, measured: int, until: int = 0) -> "AlignedRounds":
         """Return the rows as they were when so many measurements had come, at the same places.
@@ -213,7 +202,7 @@ def align(history: History) -> AlignedRounds:
     has other covariates than its groups.
     """
     window = history.checked_window()
-    rounds = _Rounds.of(list(history.trajectories.values()))
+    rounds = Rounds.of(history)
     covariates = of_rounds(rounds.parts, sum(history.groups))
     inside = window.marks(rounds.numbering)
     owner, kept = rounds.measured_inside(inside)
@@ -296,8 +285,8 @@ def _trajectories(history: History) -> tuple[Ints, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class _Rounds:
-    """The rounds of all parts, one after the other: contexts, and numbers in the session.
+class Rounds:
+    """The rounds of all parts of a history, one after the other, and numbers in the session.
 
     `starts`, `lengths` and `first_rounds` say where each part starts, and which rounds it has.
     """
@@ -310,8 +299,9 @@ class _Rounds:
     parts: list[Trajectory]
 
     @classmethod
-    def of(cls, parts: list[Trajectory]) -> "_Rounds":
-        """Join their rounds."""
+    def of(cls, history: History) -> "Rounds":
+        """Join the rounds; ValueError where contexts are not finite."""
+        parts = list(history.trajectories.values())
         contexts = np.concatenate([part.contexts for part in parts])
         if not np.isfinite(contexts).all():
             raise ValueError("contexts must be finite")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.aligned_rounds import NUMBERED, SCALED, AlignedRounds
 from lhb_engine.design.levels import without_levels
 from lhb_engine.history import Floats, Ints
 
@@ -86,17 +86,12 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
         alone, rest = np.where(is_alone, values[start:stop], 0), np.where(is_later, values, 0)
         return np.concatenate([alone, np.zeros(gap, np.int64), rest])
 
-    number = parted(rows.number)
+    none = np.full(len(plain) + gap + len(contexts), -1)
     return replace(
         rows,
-        owner=np.full(len(number), -1),
+        owner=none,
+        before=none,
         contexts=np.concatenate([plain, np.zeros((gap, plain.shape[1])), contexts]),
-        y=joined(rows.y),
-        intercept=joined(rows.intercept),
-        covariates=joined(rows.covariates),
-        number=number,
-        last=parted(rows.last),
-        position=parted(rows.position),
-        round=parted(rows.round),
-        before=np.full(len(number), -1),
+        **{name: joined(getattr(rows, name)) for name in SCALED},
+        **{name: parted(getattr(rows, name)) for name in NUMBERED},
     )

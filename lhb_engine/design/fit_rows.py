@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from lhb_engine.design.aligned_rounds import Rounds
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.history import FitWindow, Flags, Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.history import FitWindow, Flags, Floats, History, Ints, Measurements
 
 
 @dataclass(frozen=True)
@@ -31,28 +32,23 @@ def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
     window. Raises ValueError: there is no window or no round in it, or a reward is not finite.
     """
     window = history.checked_window()
-    firsts, lasts, values = [], [], []
-    n_rounds = n_before = 0
-    for part in history.trajectories.values():
-        inside, group = window.marks(part.numbering), None
-        if quarters:
-            group = _quarter_of(part.numbering, window, quarters)
-            inside &= group >= 0
-        n_rounds += int(inside.sum())
-        kept = _measured_inside(part, inside, group)
-        firsts.append(kept.first - part.first_round + n_before)
-        lasts.append(kept.last - part.first_round + n_before)
-        values.append(kept.value)
-        n_before += len(part.contexts)
-    first, last = np.concatenate(firsts), np.concatenate(lasts)
-    spans = last - first + 1
-    whole = LaggedDesign([p.contexts for p in history.trajectories.values()], window.n_lags)
-    single = bool((spans == 1).all())
+    rounds, group = Rounds.of(history), None
+    inside = window.marks(rounds.numbering)
+    if quarters:
+        group = _quarter_of(rounds.numbering, window, quarters)
+        inside &= group >= 0
+    kept = _measured_inside(rounds, inside, group)
+    spans = kept.last - kept.first + 1
+    whole = LaggedDesign([part.contexts for part in rounds.parts], window.n_lags)
+    if (spans == 1).all():
+        design = whole.select(kept.first)
+    else:
+        design = whole.measure(span_matrix(kept.first, kept.last, len(inside)))
     return FitRows(
-        whole.select(first) if single else whole.measure(span_matrix(first, last, n_before)),
-        np.concatenate(values) / np.sqrt(spans),
+        design,
+        kept.value / np.sqrt(spans),
         "undifferenced" if quarters else "full",
-        n_rounds - int(spans.sum()),
+        int(inside.sum()) - int(spans.sum()),
     )
 
 
@@ -69,27 +65,20 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     if part.last_round - part.first_round != part.numbering[-1] - part.numbering[0]:
         return None  # rounds of other trajectories lie between
     group = _quarter_of(part.numbering, window, quarter)
-    kept = _measured_inside(part, group >= 0, group)
-    late = group[kept.first - part.first_round] == 1
+    kept = _measured_inside(Rounds.of(history), group >= 0, group)
+    late = group[kept.first] == 1
+    ends = list(zip(kept.first.tolist(), kept.last.tolist(), strict=True))
     early_at = {
-        (a, b): i
-        for i, (a, b) in enumerate(zip(kept.first.tolist(), kept.last.tolist(), strict=True))
-        if not late[i]
+        (a + 2 * quarter, b + 2 * quarter): i for i, (a, b) in enumerate(ends) if not late[i]
     }
-    pairs = [
-        (i, early_at[a - 2 * quarter, b - 2 * quarter])
-        for i, (a, b) in enumerate(zip(kept.first.tolist(), kept.last.tolist(), strict=True))
-        if late[i] and (a - 2 * quarter, b - 2 * quarter) in early_at
-    ]
-    plus = np.array([i for i, _ in pairs], dtype=np.int64)
-    minus = np.array([i for _, i in pairs], dtype=np.int64)
+    pairs = [(i, early_at[span]) for i, span in enumerate(ends) if late[i] and span in early_at]
+    plus, minus = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     with np.errstate(over="ignore"):
         difference = kept.value[plus] - kept.value[minus]
     if not np.isfinite(difference).all():
         return None
     spans = kept.last - kept.first + 1
-    start = part.first_round
-    matrix = span_matrix(kept.first - start, kept.last - start, len(part.contexts))
+    matrix = span_matrix(kept.first, kept.last, len(part.contexts))
     design = LaggedDesign(part.contexts, window.n_lags)
     return FitRows(
         design.measure(scipy.sparse.csr_array(matrix[plus] - matrix[minus])),
@@ -99,15 +88,10 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     )
 
 
-def _measured_inside(part: Trajectory, inside: Flags, group: Ints | None) -> Measurements:
+def _measured_inside(rounds: Rounds, inside: Flags, group: Ints | None) -> Measurements:
     """Return the measurements whose rounds are all `inside`, (n_rounds,), and of one `group`."""
-    m = part.measurements.between(part.first_round, part.last_round)
-    before = np.concatenate([[0], np.cumsum(inside)])
-    first, last = m.first - part.first_round, m.last - part.first_round
-    whole = before[last + 1] - before[first] == last - first + 1
-    if group is not None:
-        whole &= group[first] == group[last]
-    return m.chosen(whole)
+    _, kept = rounds.measured_inside(inside)
+    return kept if group is None else kept.chosen(group[kept.first] == group[kept.last])
 
 
 def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.ndarray:

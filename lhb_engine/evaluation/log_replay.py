@@ -7,6 +7,7 @@ logging probabilities, and more evidence the more lags pay.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,6 +66,15 @@ class Block:
             yield key, np.array(places)
 
 
+class LoggedRounds(NamedTuple):
+    """Rounds of one trajectory: what was selected and earned, numbers in the log, covariates."""
+
+    selected: Floats  # (n, dim)
+    rewards: Floats  # (n,): NaN where missing
+    positions: Ints
+    told: Floats  # (n, n_covariates)
+
+
 class LogPast:
     """The rounds of a trajectory that fits, predictions and weights still need.
 
@@ -79,27 +89,24 @@ class LogPast:
         self.first_kept = 1
         self.level = 0.0
         self.response: Floats = np.zeros(dim)
-        self._selected = [np.empty((0, dim))]
-        self._rewards = [np.empty(0)]
-        self._positions = [np.empty(0, dtype=np.int64)]
-        self._told = [np.empty((0, n_covariates))]
+        nothing = np.empty((0, dim)), np.empty(0), np.empty(0, np.int64)
+        self._parts = [LoggedRounds(*nothing, np.empty((0, n_covariates)))]
         # of the rounds before the next one: nothing was chosen before the first, by any policy
         self._ratios: Floats = np.ones(reach)
         self._changes: Floats = np.zeros((reach, dim))
 
     def __len__(self) -> int:
-        return sum(map(len, self._rewards))
+        return sum(len(part.rewards) for part in self._parts)
 
     def add(
         self, selected: Floats, rewards: Floats, positions: Ints, covariates: Floats | None = None
     ) -> None:
         """Add the next rounds; positions are their numbers in the log."""
         if covariates is None:
-            covariates = np.zeros((len(rewards), self._told[0].shape[1]))
-        self._told.append(np.array(covariates, dtype=np.float64))
-        self._selected.append(np.array(selected, dtype=np.float64))
-        self._rewards.append(np.array(rewards, dtype=np.float64))
-        self._positions.append(positions)
+            covariates = np.zeros((len(rewards), self._parts[0].told.shape[1]))
+        new = (np.array(values, dtype=np.float64) for values in (selected, rewards, covariates))
+        copied, earned, told = new
+        self._parts.append(LoggedRounds(copied, earned, positions, told))
         self.n_rounds += len(rewards)
 
     def lagged(self, ratios: Floats, changes: Floats, lags: tuple[int, ...]) -> tuple[Floats, ...]:
@@ -118,58 +125,48 @@ class LogPast:
         places = np.arange(reach, reach + n)[:, None] - np.array(lags, dtype=np.int64)[None, :]
         return all_ratios[places], all_changes[places]
 
-    def tail(self, n: int) -> Floats:
-        """Return the last n selected contexts, or all where there are fewer."""
-        return _last(self._selected, n)
+    def last(self, n: int) -> LoggedRounds:
+        """Return the last n rounds, or all where there are fewer."""
+        some: list[LoggedRounds] = []
+        for part in reversed(self._parts):
+            some.insert(0, part)
+            if sum(len(one.rewards) for one in some) >= n:
+                break
+        joined = _joined(some)
+        return _cut(joined, max(0, len(joined.rewards) - n))
 
-    def told(self, n: int) -> Floats:
-        """Return the covariates of the last n rounds."""
-        return _last(self._told, n)
-
-    def rewards(self, n: int) -> Floats:
-        """Return the last n rewards, NaN where missing."""
-        return _last(self._rewards, n)
+    @property
+    def rounds(self) -> LoggedRounds:
+        """All that are still here."""
+        if len(self._parts) > 1:
+            self._parts = [_joined(self._parts)]
+        return self._parts[0]
 
     def trajectory(self) -> Trajectory:
         """Return the rounds that are still here, with their rewards."""
-        self._join()
-        places = np.flatnonzero(np.isfinite(self._rewards[0]))
-        measured = Measurements.single(places + self.first_kept, self._rewards[0][places])
-        place = self.first_kept, self._positions[0]
-        covariates = self._told[0] if self._told[0].shape[1] else None
-        return Trajectory(self._selected[0], measured, *place, covariates=covariates)
+        selected, rewards, positions, told = self.rounds
+        places = np.flatnonzero(np.isfinite(rewards))
+        measured = Measurements.single(places + self.first_kept, rewards[places])
+        covariates = told if told.shape[1] else None
+        return Trajectory(selected, measured, self.first_kept, positions, covariates)
 
     def forget(self, window: FitWindow | None, horizon: int) -> None:
         """Drop what neither the next fit nor a prediction needs."""
-        self._join()
         cut = len(self) - horizon
         if window is not None:
-            inside = int(np.searchsorted(self._positions[0], window.first))
+            inside = int(np.searchsorted(self.rounds.positions, window.first))
             cut = min(cut, inside - (window.n_lags - 1))
         if cut > 0:
-            self._selected = [self._selected[0][cut:].copy()]
-            self._rewards = [self._rewards[0][cut:].copy()]
-            self._positions = [self._positions[0][cut:].copy()]
-            self._told = [self._told[0][cut:].copy()]
+            self._parts = [LoggedRounds(*(part.copy() for part in _cut(self.rounds, cut)))]
             self.first_kept += cut
 
-    def _join(self) -> None:
-        if len(self._rewards) > 1:
-            self._selected = [np.concatenate(self._selected)]
-            self._rewards = [np.concatenate(self._rewards)]
-            self._positions = [np.concatenate(self._positions)]
-            self._told = [np.concatenate(self._told)]
+
+def _joined(parts: list[LoggedRounds]) -> LoggedRounds:
+    return LoggedRounds(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _last(parts: list[Floats], n: int) -> Floats:
-    """Return the last n rows of some arrays, one after the other."""
-    rows: list[Floats] = []
-    for part in reversed(parts):
-        rows.insert(0, part)
-        if sum(map(len, rows)) >= n:
-            break
-    joined = np.concatenate(rows)
-    return joined[max(0, len(joined) - n) :]
+def _cut(rounds: LoggedRounds, first: int) -> LoggedRounds:
+    return LoggedRounds(*(part[first:] for part in rounds))
 
 
 @dataclass(frozen=True)
@@ -372,7 +369,7 @@ class LogReplay:
         estimate, n = self.estimate, len(rounds)
         if estimate is None or estimate.theta is None:
             return np.full(n, self._mean)
-        tail = past.tail(n + len(estimate.lag_weights) - 1)
+        tail = past.last(n + len(estimate.lag_weights) - 1).selected
         signal = signal_of(tail, estimate.theta, estimate.pays)
         if past.response.any():
             signal = signal + signal_of(tail, past.response, estimate.lag_weights)
@@ -380,7 +377,7 @@ class LogReplay:
         if estimate.effects is None:
             return np.asarray(expected)
         columns = self.agent.covariates.columns(rounds.astype(np.float64))
-        beside = np.concatenate([past.told(n), columns], axis=1)
+        beside = np.concatenate([past.last(n).told, columns], axis=1)
         effects = np.array(estimate.effects["values"])
         return np.asarray(expected + beside @ effects[: beside.shape[1]])
 
@@ -422,7 +419,7 @@ class LogReplay:
         """Return the expected level of a trajectory, by its latest rounds."""
         past.level, n = 0.0, min(len(past), stretch_of(self.agent.horizon))
         rounds = np.arange(past.n_rounds - n + 1, past.n_rounds + 1)
-        errors = past.rewards(n) - self._predict(past, rounds)
+        errors = past.last(n).rewards - self._predict(past, rounds)
         spread = (estimate.levels or {"spread": 0.0})["spread"]
         errors = errors[np.isfinite(errors)]
         return known_level(errors, np.ones(len(errors)), spread, estimate.sigma_hat or 1.0)[0]

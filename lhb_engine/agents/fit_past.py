@@ -25,11 +25,10 @@ from lhb_engine.design.session_sums import (
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
-from lhb_engine.posterior.later_moments import LaterMoments
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
-from lhb_engine.posterior.prediction_check import HeldOut
+from lhb_engine.posterior.prediction_check import HeldOut, LaterMoments
 from lhb_engine.posterior.profile_intervals import profile_certainty, totals
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching

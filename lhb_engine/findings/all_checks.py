@@ -22,15 +22,13 @@ from lhb_engine.findings.check_contexts import (
 from lhb_engine.findings.check_follows import Rounds, check_missing, check_stay
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.findings.check_profiles import check_profiles
-from lhb_engine.findings.check_repetition import check_repetition
-from lhb_engine.findings.check_responses import check_responses
-from lhb_engine.findings.check_scores import check_scores
+from lhb_engine.findings.check_scores import check_repetition, check_scores
 from lhb_engine.findings.check_series import (
     Series,
     check_correlation,
-    check_levels,
     check_series,
 )
+from lhb_engine.findings.check_trajectories import check_levels, check_responses
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.covariate_effects import changing

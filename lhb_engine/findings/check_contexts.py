@@ -12,7 +12,7 @@ from scipy.special import chdtri, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
-from lhb_engine.findings.carried import CarriedErrors, clearness
+from lhb_engine.findings.check_scores import CarriedErrors, clearness
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor

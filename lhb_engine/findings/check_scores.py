@@ -1,18 +1,29 @@
-"""A check of scores: products of two features, or of one with itself, that pay beside features."""
+"""Checks of scores: products of features, and repetition, that pay beside the features.
 
-from collections.abc import Iterator
+Columns are carried over lags as scores are.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.findings.carried import CarriedErrors, clearness, score_weights
+from lhb_engine.design.coloured_noise import autocorrelation, innovations
 from lhb_engine.findings.finding import Finding, named
-from lhb_engine.history import Floats
+from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 
-CHANCE = 1e-4  # of a finding by chance
 MOST_NAMED = 3  # products
+CHANCE = 1e-4  # of a finding by chance
+MOST_FEATURES = 8  # whose products stand beside
+CLEARER = 2.5  # times what rounds to come explain
+MEMORIES = (2, 5, 20)  # rounds
+APART = 0.05  # of a column's square that nothing beside it explains
+ROWS_A_COLUMN = 10
+MOST_ROWS = 2048  # the latest
+MOST_NUMBERS = 2**20  # of columns
 
 
 def check_scores(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
@@ -37,11 +48,11 @@ def check_scores(rows: AlignedRounds, errors: Floats, known: Predictor) -> Itera
         best = int(scores.argmax())
         if scores[best] < limit:
             return
-        yield _finding(*pairs[best])
+        yield _of_product(*pairs[best])
         beside = np.column_stack([beside, every[:, best]])  # it may explain what others do, too
 
 
-def _finding(one: int, other: int) -> Finding:
+def _of_product(one: int, other: int) -> Finding:
     features, told = tuple(dict.fromkeys((one, other))), "their product"
     said = f"{named(features)} work together: what one pays depends on the other"
     if one == other:
@@ -52,3 +63,114 @@ def _finding(one: int, other: int) -> Finding:
         f"{said}. Make a copy with {told} in the setting `products`: it finds how much.",
         features=features,
     )
+
+
+def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
+    """Look for errors that go with how alike a choice and those before are (docs/model.md (12.4)).
+
+    What was chosen lately is taken about its mean over all rounds, in features of equal size.
+    """
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), 2 * rows.dim + 1)
+    if carried is None:
+        return
+    there = carried.rows.owner >= 0
+    features = carried.rows.contexts - carried.rows.contexts[there].mean(axis=0)
+    features = np.where(there[:, np.newaxis], features, 0.0)
+    target = carried.errors
+    curved: list[Floats] = []  # scores that bend look like repetition where choices repeat
+    if rows.dim <= MOST_FEATURES:
+        one, other = np.triu_indices(rows.dim)
+        curved = [*(features[:, one] * features[:, other]).T]
+    found: list[float] = []
+    chance: list[float] = []
+    for memory in MEMORIES:
+        fading = (1.0 - 1.0 / memory) ** np.arange(carried.rows.n_lags) / memory
+        lately = [np.convolve(np.append(0.0, one), fading)[: len(one)] for one in features.T]
+        lately = [np.where(there, one, 0.0) for one in lately]
+        alike = [np.einsum("pi,ip->p", features, lately)]
+        others = [*features.T, *lately, *curved]
+        for scores, over in ((found, carried.past), (chance, carried.future)):
+            beside = np.column_stack([carried.about, over(others)])
+            scores.append(float(clearness(beside, over(alike), target)[0]))
+    limit = -float(ndtri(CHANCE / (2.0 * len(MEMORIES))))
+    limit = max(limit, CLEARER * float(np.abs(chance).max()))
+    best = int(np.argmax(np.abs(found)))
+    if abs(found[best]) >= limit:
+        yield _of_repetition(MEMORIES[best], tires=found[best] < 0.0)
+
+
+def _of_repetition(memory: int, *, tires: bool) -> Finding:
+    pays = "less" if tires else "more"
+    return Finding(
+        "repetition",
+        f"A choice pays {pays} where the same was chosen in the last {memory} rounds or so: what "
+        "choices earn changes with them, so no gain is said. Make a copy whose setting "
+        f"`repetition` is {memory}: the repetition is then a feature, and counts in each choice.",
+    )
+
+
+@dataclass(frozen=True)
+class CarriedErrors:
+    """The errors of the latest rows, in their order, with what they keep of the last taken out."""
+
+    rows: AlignedRounds
+    weights: Floats  # (n_lags,)
+    rho: float
+    order: Ints  # (n_rows,): places
+
+    @classmethod
+    def of(
+        cls, rows: AlignedRounds, errors: Floats, weights: Floats, n_columns: int
+    ) -> "CarriedErrors | None":
+        """Return the errors that so many columns are judged by; None where rows are too few."""
+        if not weights.any() or rows.n_rows < ROWS_A_COLUMN * n_columns:
+            return None
+        latest = np.isin(np.arange(len(errors)), rows.in_order()[-MOST_ROWS:])
+        rows = replace(rows, y=errors).only(latest)
+        if len(rows.y) * n_columns > MOST_NUMBERS:
+            return None
+        return cls(rows, weights, autocorrelation(rows, rows.y), rows.in_order())
+
+    @property
+    def errors(self) -> Floats:
+        """The errors, (n_rows,)."""
+        return self._left(self.rows.y)
+
+    @property
+    def about(self) -> Floats:
+        """The baseline and the covariates, (n_rows, 1 + n_covariates)."""
+        return np.column_stack([self._left(one) for one in self.rows.beside.T])
+
+    def past(self, columns: Sequence[Floats]) -> Floats:
+        """Return columns, one number a place each, summed over lags, (n_rows, n_columns)."""
+        return self._carried(columns, self.weights, 0)
+
+    def future(self, columns: Sequence[Floats]) -> Floats:
+        """Return columns summed over rounds to come: what these explain is chance."""
+        return self._carried(columns, self.weights[::-1], len(self.weights))
+
+    def _carried(self, columns: Sequence[Floats], by: Floats, skip: int) -> Floats:
+        lagged = (np.convolve(np.append(one, 0.0), by)[skip:][: len(one)] for one in columns)
+        return np.column_stack([self._left(one) for one in lagged])
+
+    def _left(self, values: Floats) -> Floats:
+        here = np.where(self.rows.number > 0, values, 0.0)
+        return innovations(self.rows, here, self.rho)[self.order]
+
+
+def score_weights(rows: AlignedRounds, known: Predictor) -> Floats:
+    """Return what scores pay at each lag, (n_lags,)."""
+    weights = known.lag_weights[: rows.n_lags]
+    return weights if weights.ndim == 1 else weights[:, : rows.dim] @ known.theta[: rows.dim]
+
+
+def clearness(beside: Floats, columns: Floats, target: Floats) -> Floats:
+    """Return how clearly each column explains the target, in standard errors; 0 where unclear."""
+    size = np.linalg.norm(beside, axis=0)
+    basis, upper = np.linalg.qr(beside / np.where(size > 0.0, size, 1.0))
+    basis = basis[:, np.abs(np.diag(upper)) > 1e-6]
+    rest, errors = columns - basis @ (basis.T @ columns), target - basis @ (basis.T @ target)
+    square, whole = (rest**2).sum(axis=0), (columns**2).sum(axis=0)
+    noise = float(errors @ errors) / max(len(errors) - len(basis.T), 1)
+    scores = rest.T @ errors / np.sqrt(np.maximum(noise * square, 1e-300))
+    return np.where(square > APART * whole, scores, 0.0)

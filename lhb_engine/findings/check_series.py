@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy import fft
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.findings.finding import Finding, Unchecked
+from lhb_engine.findings.finding import Finding
 from lhb_engine.history import Floats, Ints
 
 LEAST_ROWS = 100
@@ -18,9 +18,6 @@ LEAST_TREND = 0.15  # of the errors' variance
 LEAST_SEASON = 0.05  # of the errors' variance
 LEAST_CORRELATION = 0.25
 MOST_RHO = 0.99
-LEAST_LEVELS = 0.1  # of the errors' variance
-LEAST_OF_EACH = 4  # rows of a trajectory
-LEAST_TRAJECTORIES = 8
 LEAST_CYCLES = 4  # of a season
 PEAK = 20.0  # of a season's power over that of its neighbours; 1 is the mean of white noise
 OVERSAMPLED = 2  # frequencies in each 1 / n
@@ -118,38 +115,6 @@ def check_correlation(rows: AlignedRounds, errors: Floats) -> Iterator[Finding]:
         rho = float(now @ then) / size
         if _is_correlated(rho, len(later)):
             yield _correlated(rho)
-
-
-def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unchecked]:
-    """Look for trajectories whose errors are alike in their earlier and in their later rounds."""
-    if rows.levels:
-        return
-    order = rows.in_order()
-    owner = rows.owner[order]
-    order = order[np.argsort(owner, kind="stable")]
-    _, starts, counts = np.unique(rows.owner[order], return_index=True, return_counts=True)
-    several = counts >= LEAST_OF_EACH
-    if several.sum() < LEAST_TRAJECTORIES:
-        if len(counts) > 1:
-            yield Unchecked(("levels_differ",), "rows")
-        return
-    sums = np.append(0.0, np.cumsum(errors[order]))
-    first, n = starts[several], counts[several]
-    middle, end = first + n // 2, first + n
-    early = (sums[middle] - sums[first]) / (middle - first)
-    late = (sums[end] - sums[middle]) / (end - middle)
-    early, late = early - early.mean(), late - late.mean()
-    both = float(early @ late) / len(early)
-    size = float(early.std() * late.std())
-    share = both / max(float(errors[order].var()), 1e-300)
-    alike = both / size if size > 0.0 else 0.0
-    clear = float(np.arctanh(min(alike, 1.0 - 1e-12))) * float(np.sqrt(len(early) - 3))
-    if share > LEAST_LEVELS and clear > SURE:
-        yield Finding(
-            "levels_differ",
-            "Trajectories differ in their level of rewards, whatever is chosen "
-            f"({share:.0%} of what is not explained): set the option `levels`.",
-        )
 
 
 def _is_correlated(rho: float, n_pairs: int) -> bool:

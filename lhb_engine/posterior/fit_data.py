@@ -11,8 +11,7 @@ from lhb_engine.design.level_sums import level_moments
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import TINY, Moments, Statistics
 from lhb_engine.history import Flags, Floats, Ints
-from lhb_engine.posterior.later_moments import LaterMoments
-from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residuals
+from lhb_engine.posterior.prediction_check import LaterMoments, LaterRows, Predictor, residuals
 
 # Measured (docs/performance.md, Fits): fewer rows, or more unknowns, cost less as rows.
 LEAST_ROWS = 250

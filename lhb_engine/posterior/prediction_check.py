@@ -13,6 +13,7 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
+from lhb_engine.design.moments import Statistics
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate, LagForm, signal_of
 from lhb_engine.history import Floats, Ints
@@ -92,20 +93,11 @@ class Predictor:
         may the only form, that the direction stands out, and that there were context sets.
         """
         out = asdict(self) | {name: getattr(self, name).tolist() for name in _ARRAYS}
-        if not out["effects"]:
-            del out["effects"]
+        usual = {"autocorrelation": 0.0, "since_round": 1, "effects": [], "own": None}
+        usual |= {"stands_out": True, "has_sets": True}
         if not self.forms:
-            del out["forms"], out["form"]
-        if self.autocorrelation == 0.0:
-            del out["autocorrelation"]
-        if self.since_round == 1:
-            del out["since_round"]
-        for name in ("stands_out", "has_sets"):
-            if out[name]:
-                del out[name]
-        if self.own is None:
-            del out["own"]
-        return out
+            usual |= {"forms": {}, "form": self.form}
+        return {n: v for n, v in out.items() if n not in usual or v != usual[n]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Predictor":
@@ -167,13 +159,13 @@ class HeldOut(ABC):
 
     @property
     @abstractmethod
-    def mean_square(self) -> float:
-        """Mean square of the installed estimate's errors on them."""
-
-    @property
-    @abstractmethod
     def has_levels(self) -> bool:
         """Whether trajectories have levels."""
+
+    @cached_property
+    def mean_square(self) -> float:
+        """Mean square of the installed estimate's errors."""
+        return max(self.product(self.old, self.old), 0.0)
 
     def comparable(self, one: Predictor, other: Predictor) -> Predictor:
         """Return a prediction as it is compared with another: with levels by the same spread.
@@ -249,16 +241,6 @@ class LaterRows(HeldOut):
         """Whether trajectories have levels."""
         return bool(self.rows.levels)
 
-    @property
-    def mean_square(self) -> float:
-        """Mean square of the installed estimate's errors."""
-        return float(np.mean(self.errors**2))
-
-    @cached_property
-    def errors(self) -> Floats:
-        """The installed estimate's prediction errors on the later rows, (n_later,)."""
-        return self.old.errors(self.rows)[self.places]
-
     def product(self, one: Predictor, other: Predictor) -> float:
         """Return the mean product of the one-step errors of two predictions."""
         ours, others = (known.errors(self.rows)[self.places] for known in (one, other))
@@ -286,3 +268,49 @@ class LaterRows(HeldOut):
         )
         change = (errors - errors.mean(axis=0)) / self.old.noise
         return float((change**2).mean(axis=1).max())
+
+
+@dataclass(frozen=True)
+class LaterMoments(HeldOut):
+    """The moments of the rows after those that the installed estimate was fitted on.
+
+    They are of the later rows, and of their pairs with the rows before them.
+    """
+
+    old: Predictor
+    moments: Statistics
+
+    @property
+    def n_rows(self) -> int:
+        """Number of later rows."""
+        return self.moments.n_rows
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether trajectories have levels."""
+        return self.moments.has_levels
+
+    def excess(self, new: Predictor) -> tuple[float, float]:
+        """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8)."""
+        known, least = self.comparable(self.old, new), float(np.finfo(float).tiny)
+        old = max(self.product(known, known), 0.0)
+        ours, both = self.product(new, new), self.product(new, known)
+        square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows
+        return ours - old, float(np.sqrt(max(square, least)))
+
+    def product(self, one: Predictor, other: Predictor) -> float:
+        """Return the mean product of the one-step errors of two predictions."""
+        by = [self.moments.coefficients(p.theta, p.lag_weights, p.beside) for p in (one, other)]
+        rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
+        return float(rows.residual_products(np.array(by))[0, 1]) / self.n_rows
+
+    def doubt(self, thetas: Floats, weights: Floats) -> float:
+        """Return D of (7.12), in units of the noise variance."""
+        nothing = np.zeros(self.moments.n_covariates)
+        pairs = zip(thetas, weights, strict=True)
+        by = np.array([self.moments.coefficients(theta, w, nothing) for theta, w in pairs])
+        change = by - by.mean(axis=0)
+        rows = self.moments.whitened(self.old.autocorrelation)
+        phi = change[:, : rows.n_lagged]
+        squares = np.vecdot(phi @ rows.gram, phi)
+        return max(float(squares.max()), 0.0) / self.n_rows / self.old.noise**2

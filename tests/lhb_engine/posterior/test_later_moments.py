@@ -11,8 +11,7 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow
 from lhb_engine.posterior import fit_data
 from lhb_engine.posterior.fit_data import RowData, later_rows, moments_pay
-from lhb_engine.posterior.later_moments import LaterMoments
-from lhb_engine.posterior.prediction_check import LaterRows, Predictor
+from lhb_engine.posterior.prediction_check import LaterMoments, LaterRows, Predictor
 from tests.lhb_engine.few_draws import few_draws
 from tests.lhb_engine.played_histories import (
     DIM,

@@ -1,4 +1,4 @@
-"""Check of responses: whether what works for one trajectory works for others (docs/model.md 12)."""
+"""Checks of what trajectories differ in: what works for them, and their levels."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,17 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
-from lhb_engine.findings.check_series import LEAST_TRAJECTORIES, SURE
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
 from lhb_engine.posterior.prediction_check import Predictor
 
+LEAST_TRAJECTORIES = 8
+SURE = 4.5  # standard errors of a correlation
 LEAST_OF_HALF = 3  # rows of the earlier, and of the later rounds of a trajectory
 LEAST_RESPONSE = 0.1  # of what everybody's response moves rewards by
+LEAST_LEVELS = 0.1  # of the errors' variance
+LEAST_OF_EACH = 4  # rows of a trajectory
 
 
 def check_responses(
@@ -75,3 +78,35 @@ def _halves(rows: AlignedRounds) -> tuple[Ints, Ints]:
     ends = np.cumsum(counts)
     firsts = ends - counts
     return np.column_stack([firsts, firsts + counts // 2]).reshape(-1), order
+
+
+def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unchecked]:
+    """Look for trajectories whose errors are alike in their earlier and in their later rounds."""
+    if rows.levels:
+        return
+    order = rows.in_order()
+    owner = rows.owner[order]
+    order = order[np.argsort(owner, kind="stable")]
+    _, starts, counts = np.unique(rows.owner[order], return_index=True, return_counts=True)
+    several = counts >= LEAST_OF_EACH
+    if several.sum() < LEAST_TRAJECTORIES:
+        if len(counts) > 1:
+            yield Unchecked(("levels_differ",), "rows")
+        return
+    sums = np.append(0.0, np.cumsum(errors[order]))
+    first, n = starts[several], counts[several]
+    middle, end = first + n // 2, first + n
+    early = (sums[middle] - sums[first]) / (middle - first)
+    late = (sums[end] - sums[middle]) / (end - middle)
+    early, late = early - early.mean(), late - late.mean()
+    both = float(early @ late) / len(early)
+    size = float(early.std() * late.std())
+    share = both / max(float(errors[order].var()), 1e-300)
+    alike = both / size if size > 0.0 else 0.0
+    clear = float(np.arctanh(min(alike, 1.0 - 1e-12))) * float(np.sqrt(len(early) - 3))
+    if share > LEAST_LEVELS and clear > SURE:
+        yield Finding(
+            "levels_differ",
+            "Trajectories differ in their level of rewards, whatever is chosen "
+            f"({share:.0%} of what is not explained): set the option `levels`.",
+        )

@@ -215,8 +215,13 @@ def variant_of(text: str) -> tuple[dict[str, Any], AnytimeSettings]:
     changes = [change.partition("=") for change in text.split(",") if text]
     options: dict[str, Any] = {name: value for name, _, value in changes if name in known}
     AnytimeOptions(**options)
-    settings = ",".join("".join(change) for change in changes if change[0] not in known)
-    return options, AnytimeSettings().changed(settings) if settings else AnytimeSettings()
+    kinds = {
+        one.name: type(getattr(AnytimeSettings(), one.name)) for one in fields(AnytimeSettings)
+    }
+    settings = {name: value for name, _, value in changes if name not in known}
+    for name in settings.keys() - kinds.keys():
+        raise ValueError(f"{name!r} is no setting: {', '.join(kinds)}")
+    return options, AnytimeSettings(**{name: kinds[name](settings[name]) for name in settings})
 
 
 def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints
 
+PLACES = 2048  # that are summed at once: what a processor's own cache holds
 ARRAYS = ("theta", "lag_weights", "candidates", "lag_profiles")
 # how the lag profiles of features are shaped
 LagForm = Literal["shared", "sparse", "smooth"]
@@ -217,9 +218,12 @@ def first_lags(profiles: Floats) -> Ints:
 
 def lagged_sums(contexts: Floats, weights: Floats) -> Floats:
     """Return sum_k w_k xi_(t-k) of each round, (n, dim); weights are (n_lags,) or (n_lags, dim)."""
-    out = np.zeros_like(contexts)
-    for lag in np.unique(np.nonzero(weights)[0]).tolist():
-        out[lag:] += weights[lag] * contexts[: len(out) - lag]
+    out, lags = np.zeros_like(contexts), np.unique(np.nonzero(weights)[0]).tolist()
+    for start in range(0, len(out), PLACES):
+        stop = min(start + PLACES, len(out))
+        for lag in lags:
+            if (begin := max(start, lag)) < stop:
+                out[begin:stop] += weights[lag] * contexts[begin - lag : stop - lag]
     return out
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import typer
 
-from clients.cli.output import AsJson, LogError, counted, show, table
+from clients.cli.output import SERVER, AsJson, LogError, Url, counted, show, table
 from clients.cli.session import asking
 from clients.cli.simulate import read_option
 
@@ -60,7 +60,7 @@ def history(
         list[str] | None,
         typer.Option(help="Of --create: name=value, such as levels=true; repeatable."),
     ] = None,
-    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    url: Url = SERVER,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what was understood, and send nothing.")
     ] = False,

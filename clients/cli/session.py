@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from clients.cli.output import (
+    SERVER,
     WIDTH,
     AsJson,
     CommandGroup,
     LogError,
     ServerUrl,
+    Url,
     counted,
     show,
     table,
@@ -31,8 +33,6 @@ BAR = 40  # columns of the longest bar
 LABEL = 24  # of the longest name of a feature: a line has 80 columns
 MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
 Name = Annotated[str, typer.Argument(help="Its name, or its id.")]
-Url = Annotated[str, typer.Option(help="The server.")]
-SERVER = "http://127.0.0.1:8080"
 HEADS = ("id", "algorithm", "rounds", "model", "decides", "name")
 
 

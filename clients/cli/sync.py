@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, LogError, show
+from clients.cli.output import SERVER, AsJson, LogError, Url, show
 from clients.cli.session import asking
 
 ITEMS = 1000  # of a batch
@@ -59,7 +59,7 @@ def sync(
     look_back: Annotated[
         float, typer.Option(help="Days before the last time, from which $since reads again.")
     ] = 7.0,
-    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    url: Url = SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Send what queries give and was not sent yet; a changed reward is a correction.

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from clients.cli.output import AsJson, CommandGroup, show, table
-from clients.cli.session import SERVER, asking
+from clients.cli.output import SERVER, AsJson, CommandGroup, Url, show, table
+from clients.cli.session import asking
 
 webhooks = typer.Typer(
     cls=CommandGroup,
@@ -13,7 +13,6 @@ webhooks = typer.Typer(
     no_args_is_help=True,
 )
 HEADS = ("id", "waiting", "given up", "next try", "last error", "url", "events")
-Url = Annotated[str, typer.Option(help="The server.")]
 Id = Annotated[str, typer.Argument(help="Its id, as `lhb webhooks list` shows it.")]
 Event = Annotated[
     list[str] | None,

@@ -160,10 +160,6 @@ def too_little(rows: AlignedRounds) -> str:
     return ""
 
 
-if TYPE_CHECKING:
-    from lhb_engine.agents.anytime import Anytime
-
-
 class RowsPast:
     """All rows of a fit's window, in units in which the largest numbers are about 1.
 

@@ -78,6 +78,12 @@ def off_balance(weights: BatchRatio) -> Refusal | None:
     )
 
 
+def refused(lags: tuple[int, ...], support: Support) -> Refusal | None:
+    """Refuse where no lag pays, or the log does not say how it chose."""
+    why = support.refusal() if lags else "no lag is known to pay: nothing to weigh"
+    return Refusal(why) if why else None
+
+
 def supported(interval: Interval, lags: tuple[int, ...]) -> Interval | Refusal:
     """Refuse a value that rests on too little."""
     if interval.effective < LEAST_EFFECTIVE:
@@ -121,26 +127,20 @@ class ImportanceWeights:
 
     def weighted(self) -> Interval | Refusal:
         """Return the mean reward by self-normalised importance weights."""
-        why = self._no_lags() or self._support.refusal()
-        if why:
-            return Refusal(why)
-        interval = supported(self._weighted.interval(), self.lags)
-        if isinstance(interval, Refusal):
-            return interval
-        return off_balance(self._mean_weight) or interval
+        interval = refused(self.lags, self._support)
+        interval = interval or supported(self._weighted.interval(), self.lags)
+        is_refused = isinstance(interval, Refusal)
+        return interval if is_refused else off_balance(self._mean_weight) or interval
 
     def replay(self) -> Interval | Refusal:
         """Return the mean reward where the policy agrees with a uniform log (Li et al. 2011)."""
-        why = self._no_lags()
-        if not why and self.lags != (0,):
-            why = f"lags {list(self.lags)} pay: a reward is not its own round's alone"
-        why = why or self._support.refusal()
-        if not why and not self._support.is_uniform:
-            why = "the log was not made by uniform play"
-        return Refusal(why) if why else supported(self._agree.interval(), self.lags)
-
-    def _no_lags(self) -> str:
-        return "" if self.lags else "no lag is known to pay: nothing to weigh"
+        if self.lags not in ((), (0,)):
+            return Refusal(f"lags {list(self.lags)} pay: a reward is not its own round's alone")
+        if why := refused(self.lags, self._support):
+            return why
+        if not self._support.is_uniform:
+            return Refusal("the log was not made by uniform play")
+        return supported(self._agree.interval(), self.lags)
 
 
 class DoublyRobust:
@@ -189,12 +189,8 @@ class DoublyRobust:
         return refused or self._weighed(self.value.less(other.value))
 
     def _refusal(self) -> Refusal | None:
-        if not self.lags:
-            return Refusal("no lag is known to pay: nothing to weigh")
-        why = self._support.refusal()
-        if why:
-            return Refusal(why)
-        interval = supported(self._weighed(self.value.interval()), self.lags)
+        interval = refused(self.lags, self._support)
+        interval = interval or supported(self._weighed(self.value.interval()), self.lags)
         return interval if isinstance(interval, Refusal) else off_balance(self._weights)
 
     def _weighed(self, interval: Interval) -> Interval:

@@ -147,8 +147,8 @@ def _unlike(refit: RankOneRefit, horizon: int, signed: bool) -> str:
 
 
 def around(middle: Floats, half: Floats) -> Floats:
-    """Return intervals, (n, 2)."""
-    return np.column_stack([middle - half, middle + half])
+    """Return intervals, (..., 2)."""
+    return np.stack([middle - half, middle + half], axis=-1)
 
 
 def holding(intervals: Floats, values: Floats) -> Floats:

@@ -124,10 +124,10 @@ def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certa
     if found.weights.ndim == 2:
         own = found.weights[:, :n_features]
         said, first = own[active] @ chosen, first_lags(own)
-        bands = _bands(phi, quantile * errors[: h * d].reshape(h, d)[:, :n_features])
+        bands = around(phi, quantile * errors[: h * d].reshape(h, d)[:, :n_features])
         profiles = holding(bands, own)
         middle, half = _sums(phi, of, first)
-        sums = holding(_bands(middle, quantile * half), _sums(own, of, first)[0])
+        sums = holding(around(middle, quantile * half), _sums(own, of, first)[0])
     shown = holding(around(weights, quantile * error), said)
     shown[np.abs(weights) < CLEAR * error] = np.nan
     return Certainty(
@@ -153,8 +153,3 @@ def _sums(phi: Floats, of: Floats, first: Ints) -> tuple[Floats, Floats]:
     chosen = np.stack([early, ~early, np.ones_like(early)]).astype(np.float64)
     variance = np.einsum("skj,kjlj,slj->js", chosen, of, chosen)
     return np.einsum("skj,kj->js", chosen, phi), np.sqrt(np.maximum(variance, 0.0))
-
-
-def _bands(middle: Floats, half: Floats) -> Floats:
-    """Return intervals, (..., 2)."""
-    return np.stack([middle - half, middle + half], axis=-1)

@@ -11,6 +11,7 @@ from scipy.special import chdtri, fdtrc
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.moments import RowMoments
+from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
 
 CONDITION = 1e10  # of the scaled normal equations
@@ -20,7 +21,7 @@ STEPS = 4
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
 LEVERAGE = 0.95  # a frequency of more counts as one of so much
 BLOCK = 32  # columns that are transformed at once
-PLACES = 2048  # that are filtered at once
+PLACES = 2048  # that are indexed at once
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,12 @@ class RankOneRefit:
         columns = x if past is None else np.diag(past.gram).reshape(past.n_lags, past.dim)
         has_past = d < len(theta) and bool(columns[:, d].any())
         beside = rows.beside[order]
-        weights, effects = w[lags], np.zeros(beside.shape[1])
+        weights, effects, every = w[lags], np.zeros(beside.shape[1]), np.zeros(len(w))
         for step in range(STEPS):
             basis = _basis(theta, d, has_past)
             if past is None or step == STEPS - 1:
-                filtered = _filtered(x, weights, lags)
+                every[lags] = weights
+                filtered = lagged_sums(x, every)
                 others = np.concatenate([(filtered @ basis)[order], beside], axis=1)
                 jacobian = _with_lagged(x @ theta, order, lags, others)
                 errors = rows.y[order] - jacobian[:, :m] @ weights - beside @ effects
@@ -174,18 +176,6 @@ class RankOneRefit:
             if float(left @ np.linalg.lstsq(spread, left)[0]) > limit:
                 return True
         return False
-
-
-def _filtered(x: Floats, weights: Floats, lags: Ints) -> Floats:
-    """Return the sum of x, (n, dim), at some lags, by their weights."""
-    out = np.zeros_like(x)
-    for start in range(0, len(x), PLACES):  # what a processor's own cache holds
-        stop = min(start + PLACES, len(x))
-        for weight, lag in zip(weights, lags.tolist(), strict=True):
-            begin = max(start, lag)
-            if begin < stop:
-                out[begin:stop] += weight * x[begin - lag : stop - lag]
-    return out
 
 
 def _with_lagged(signal: Floats, places: Ints, lags: Ints, others: Floats) -> Floats:

@@ -1,7 +1,6 @@
 """The constants of the anytime agent (docs/model.md 7). They are not options of the service."""
 
-from dataclasses import dataclass, fields, replace
-from typing import Self
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -28,14 +27,3 @@ class AnytimeSettings:
     sweeps: int = 8
     kept: int = 8  # sweeps after it, whose draws are averaged
     temper: float = 4.0  # divisor of the log evidence in (7.8)
-
-    def changed(self, text: str) -> Self:
-        """Return the settings with changes such as "guard=inf,sweeps=10"; ValueError for others."""
-        kinds = {field.name: type(getattr(self, field.name)) for field in fields(self)}
-        values = {}
-        for change in text.split(","):
-            name, _, value = change.partition("=")
-            if name not in kinds:
-                raise ValueError(f"{name!r} is no setting: {', '.join(kinds)}")
-            values[name] = kinds[name](value)
-        return replace(self, **values)

@@ -67,12 +67,12 @@ def test_variants_are_played_beside_the_agent_as_it_is():
 
 
 def test_settings_are_changed_by_name():
-    changed = AnytimeSettings().changed("guard=inf,sweeps=10")
+    _, changed = variant_of("guard=inf,sweeps=10")
     assert (changed.guard, changed.sweeps) == (np.inf, 10)
     assert replace(changed, guard=2.0, sweeps=8) == AnytimeSettings()
     for wrong in ("speed=1", "sweeps=1.5", "guard"):
         with pytest.raises(ValueError):
-            AnytimeSettings().changed(wrong)
+            variant_of(wrong)
 
 
 def test_a_variant_changes_options_and_settings():

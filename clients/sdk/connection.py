@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import httpx
 
@@ -35,6 +35,9 @@ class Listing(Generic[T]):
 class Connection:
     """What both connections share. `ClientOperations` has the parameters."""
 
+    _kind: ClassVar[type[Any]]  # of httpx's clients
+    http: Any
+
     def __init__(
         self,
         url: str,
@@ -42,14 +45,12 @@ class Connection:
         timeout: float,
         n_retries: int,
         buffer: RewardBuffer | None,
+        transport: Any,
     ) -> None:
-        self.url = url
-        self._options: dict[str, Any] = {
-            "base_url": url,
-            "headers": authorization(api_key),
-            "timeout": timeout,
-        }
-        self._n_retries = n_retries
+        self.url, self._n_retries = url, n_retries
+        self.http = self._kind(
+            base_url=url, headers=authorization(api_key), timeout=timeout, transport=transport
+        )
         self.delivery = Delivery(self.call, self._work, buffer)
 
     async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -116,10 +117,8 @@ class Connection:
 class SyncConnection(Connection):
     """Connections whose calls return when they are answered."""
 
-    def __init__(self, *settings: Any) -> None:
-        *shared, transport = settings
-        super().__init__(*shared)
-        self.http = httpx.Client(**self._options, transport=transport)
+    _kind = httpx.Client
+    http: httpx.Client
 
     def run(self, call: Call[T]) -> T:
         """Run an operation."""
@@ -158,10 +157,8 @@ class SyncConnection(Connection):
 class AsyncConnection(Connection):
     """Connections whose calls are awaited."""
 
-    def __init__(self, *settings: Any) -> None:
-        *shared, transport = settings
-        super().__init__(*shared)
-        self.http = httpx.AsyncClient(**self._options, transport=transport)
+    _kind = httpx.AsyncClient
+    http: httpx.AsyncClient
 
     async def run(self, call: Call[T]) -> T:
         """Run an operation."""

@@ -1,7 +1,7 @@
 """Agents with the confidence ellipsoid of recursive ridge regression (docs/model.md 6)."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class EllipsoidOptions(Options):
 class Optimist(Agent):
     """An agent that is greedy in upper confidence bounds, and learns from each reward."""
 
-    options_type = EllipsoidOptions
+    options_type: ClassVar[type[Options]] = EllipsoidOptions
     options: EllipsoidOptions
     learns_within_epoch = True
     takes_corrections = False

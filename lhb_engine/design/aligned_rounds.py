@@ -6,7 +6,7 @@ a sequence whose contexts are sums over m rounds, so each span length has a sequ
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,8 +154,9 @@ class AlignedRounds:
     def _marked(self, kept: Flags) -> "AlignedRounds":
         """Return the rows marked by `kept`, at the same places."""
         every = {name: getattr(self, name) for name in (*NUMBERED, *SCALED)}
-        marked = {
-            n: np.where(kept if v.ndim == 1 else kept[:, None], v, 0) for n, v in every.items()
+        marked: dict[str, Any] = {
+            name: np.where(kept if values.ndim == 1 else kept[:, None], values, 0)
+            for name, values in every.items()
         }
         return replace(self, n_rows=int(np.count_nonzero(kept)), **marked)
 

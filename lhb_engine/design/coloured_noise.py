@@ -6,6 +6,7 @@ lag of the quasi-difference, so the rows keep the layout of `AlignedRounds`.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -87,11 +88,12 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
         return np.concatenate([alone, np.zeros(gap, np.int64), rest])
 
     none = np.full(len(plain) + gap + len(contexts), -1)
+    values: dict[str, Any] = {name: joined(getattr(rows, name)) for name in SCALED}
+    values |= {name: parted(getattr(rows, name)) for name in NUMBERED}
     return replace(
         rows,
         owner=none,
         before=none,
         contexts=np.concatenate([plain, np.zeros((gap, plain.shape[1])), contexts]),
-        **{name: joined(getattr(rows, name)) for name in SCALED},
-        **{name: parted(getattr(rows, name)) for name in NUMBERED},
+        **values,
     )

@@ -7,7 +7,7 @@ logging probabilities, and more evidence the more lags pay.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,11 @@ class LoggedRounds(NamedTuple):
     positions: Ints
     told: Floats  # (n, n_covariates)
 
+    def since(self, first: int) -> "LoggedRounds":
+        """Return a copy of the rounds from one on, which is counted from 0."""
+        parts: Any = [part[first:].copy() for part in self]
+        return LoggedRounds(*parts)
+
 
 class LogPast:
     """The rounds of a trajectory that fits, predictions and weights still need.
@@ -133,7 +138,7 @@ class LogPast:
             if sum(len(one.rewards) for one in some) >= n:
                 break
         joined = _joined(some)
-        return _cut(joined, max(0, len(joined.rewards) - n))
+        return joined.since(max(0, len(joined.rewards) - n))
 
     @property
     def rounds(self) -> LoggedRounds:
@@ -157,16 +162,12 @@ class LogPast:
             inside = int(np.searchsorted(self.rounds.positions, window.first))
             cut = min(cut, inside - (window.n_lags - 1))
         if cut > 0:
-            self._parts = [LoggedRounds(*(part.copy() for part in _cut(self.rounds, cut)))]
+            self._parts = [self.rounds.since(cut)]
             self.first_kept += cut
 
 
 def _joined(parts: list[LoggedRounds]) -> LoggedRounds:
     return LoggedRounds(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _cut(rounds: LoggedRounds, first: int) -> LoggedRounds:
-    return LoggedRounds(*(part[first:] for part in rounds))
 
 
 @dataclass(frozen=True)

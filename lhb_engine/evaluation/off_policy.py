@@ -127,8 +127,8 @@ class ImportanceWeights:
 
     def weighted(self) -> Interval | Refusal:
         """Return the mean reward by self-normalised importance weights."""
-        interval = refused(self.lags, self._support)
-        interval = interval or supported(self._weighted.interval(), self.lags)
+        why = refused(self.lags, self._support)
+        interval = why or supported(self._weighted.interval(), self.lags)
         is_refused = isinstance(interval, Refusal)
         return interval if is_refused else off_balance(self._mean_weight) or interval
 
@@ -189,8 +189,8 @@ class DoublyRobust:
         return refused or self._weighed(self.value.less(other.value))
 
     def _refusal(self) -> Refusal | None:
-        interval = refused(self.lags, self._support)
-        interval = interval or supported(self._weighed(self.value.interval()), self.lags)
+        why = refused(self.lags, self._support)
+        interval = why or supported(self._weighed(self.value.interval()), self.lags)
         return interval if isinstance(interval, Refusal) else off_balance(self._weights)
 
     def _weighed(self, interval: Interval) -> Interval:

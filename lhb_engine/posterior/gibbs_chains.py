@@ -203,8 +203,12 @@ class Chains:
 
         self.theta, left = data.theta_drawn(self.w, noise, solve)
         self.level = data.level(self.w)
+        self._draw_noise(left, root)
+
+    def _draw_noise(self, left: Floats, root: Floats) -> None:
+        """Draw the noise variance from e'e without any effect of covariates, (n_chains,)."""
         left = left - ((self.level[:, None, :] @ root)[:, 0] ** 2).sum(axis=1)
-        gamma = rng.standard_gamma(0.5 * (data.n_rows + NOISE_ROWS), c)
+        gamma = self.rng.standard_gamma(0.5 * (self.data.n_rows + NOISE_ROWS), self.n_chains)
         self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
 
     def effects(self) -> Floats:

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
-from lhb_engine.posterior.gibbs_chains import NOISE_ROWS, Chains
+from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
 from lhb_engine.posterior.smooth_profiles import SmoothProfiles
 from lhb_engine.posterior.sweep_products import MomentProducts
@@ -88,10 +88,7 @@ class SparseProfiles(Chains):
 
     def _draw_theta_and_noise(self) -> None:
         """Draw the noise variance alone: theta is 1."""
-        root = self.covariates.root(self.noise2)
-        left = self._columns.left(self.w) - ((self.level[:, None, :] @ root)[:, 0] ** 2).sum(axis=1)
-        gamma = self.rng.standard_gamma(0.5 * (self.data.n_rows + NOISE_ROWS), self.n_chains)
-        self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
+        self._draw_noise(self._columns.left(self.w), self.covariates.root(self.noise2))
 
 
 CHAINS = 4  # of sparse profiles

@@ -127,15 +127,21 @@ class _Played:
         self.gaps: Floats = np.zeros(n_rounds)
         self._sets: dict[int, Floats] = {}
 
-    def _read(self, selected: Floats, contexts: Floats) -> Floats:
-        """Return what fits read of rounds."""
-        return with_means(selected, contexts) if self._with_means else selected
-
-    def _keep(self, contexts: Floats, first: int) -> None:
-        """Keep the context sets, (n, K, dim), of the session's rounds from `first` on."""
+    def _take(
+        self, contexts: Floats, signals: Floats, arms: Ints, place: Ints | slice, weights: Floats
+    ) -> Floats:
+        """Take the next rounds' arms, where fits read them at `place`; return their signals."""
+        first, chosen = self.n_played + 1, (np.arange(len(arms)), arms)
         every = step(first)
         for i in range(-first % every, len(contexts), every):
             self._sets[first + i] = contexts[i]
+        rows = slice(self.n_played, self.n_played + len(arms))
+        self.arms[rows], self.selected[rows] = arms, contexts[chosen]
+        read = with_means(self.selected[rows], contexts) if self._with_means else contexts[chosen]
+        self._given[place] = read
+        self.gaps[rows] = regret_gaps(signals, arms, weights)
+        self.n_played += len(arms)
+        return np.asarray(signals[chosen])
 
     @property
     def sets(self) -> dict[int, Floats]:
@@ -222,17 +228,10 @@ class _Log(_Played):
                     agent.observe(self.history(), TRAJECTORY, t, float(self.rewards[t - 1]))
 
     def _record(self, contexts: Floats, arms: Ints) -> None:
-        n, start = len(arms), self.n_played
-        rows = slice(start, start + n)
-        self._keep(contexts, start + 1)
-        signals = self.environment.signals(contexts, start + 1)
-        self.arms[rows] = arms
-        self.selected[rows] = contexts[np.arange(n), arms]
-        self._given[rows] = self._read(self.selected[rows], contexts)
-        chosen = signals[np.arange(n), arms]
+        rows = slice(self.n_played, self.n_played + len(arms))
+        signals = self.environment.signals(contexts, rows.start + 1)
+        chosen = self._take(contexts, signals, arms, rows, self.environment.weights)
         self._carried[rows] = self.environment.carried(self.selected[rows], chosen)
-        self.gaps[rows] = regret_gaps(signals, arms, self.environment.weights)
-        self.n_played += n
 
 
 class _UserLog(_Played):
@@ -284,18 +283,12 @@ class _UserLog(_Played):
             Draw(self.seed, self.environment.key(user), round, number)
             for user, round, number in zip(users, rounds, numbers, strict=True)
         ]
-        arms = agent.choose_block(contexts, draws)
-        self._keep(contexts, first)
-        chosen, place = np.arange(len(arms)), self.visits.place[rows]
-        self.arms[rows] = arms
-        self.selected[rows] = contexts[chosen, arms]
-        self._given[place] = self._read(self.selected[rows], contexts)
-        self._signals[place] = signals[chosen, arms]
+        arms, place = agent.choose_block(contexts, draws), self.visits.place[rows]
+        weights = self.environment.world.weights
+        self._signals[place] = self._take(contexts, signals, arms, place, weights)
         self._position[place] = numbers
-        self.gaps[rows] = regret_gaps(signals, arms, self.environment.world.weights)
         self.rewards[rows] += self.environment.expected_rewards(self._signals, first, stop)
         self._values[place] = self.rewards[rows]
-        self.n_played = stop
 
     def _deliver(self, agent: Agent) -> None:
         """Take in the rewards that come before the next round."""

@@ -11,9 +11,8 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.linearised_intervals import Certainty, certainty
+from lhb_engine.posterior.linearised_intervals import Certainty, RankOneRefit, certainty
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
-from lhb_engine.posterior.rank_one_refit import RankOneRefit
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 
 ACTIVE = np.array([2, 7])

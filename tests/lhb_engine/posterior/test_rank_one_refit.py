@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lhb_engine.posterior.rank_one_refit import LEVERAGE, RankOneRefit
+from lhb_engine.posterior.linearised_intervals import LEVERAGE, RankOneRefit
 
 DIM, RHO = 3, 0.95
 
@@ -47,7 +47,7 @@ def test_a_blocks_width_does_not_matter(monkeypatch):
     rng = np.random.default_rng(1)
     one = refit_of(design(120, rng, 12), rng.standard_normal(120))
     whole = one.by_frequency(np.arange(12))
-    monkeypatch.setattr("lhb_engine.posterior.rank_one_refit.BLOCK", 5)
+    monkeypatch.setattr("lhb_engine.posterior.linearised_intervals.BLOCK", 5)
     np.testing.assert_allclose(one.by_frequency(np.arange(12)), whole, rtol=1e-9)
 
 

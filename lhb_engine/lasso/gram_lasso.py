@@ -32,9 +32,7 @@ DEPENDENT = 1e-9  # of a column's length: a rest this short is no direction of i
 class GramLasso:
     """One problem for several lam, as `GroupLasso`, but from moments of at least one row.
 
-    `unpenalised`, by default all, are the numbers of the covariates without penalty. `deviation` is
-    the standard deviation of the centred values, `n_unpenalised` the rank of the unpenalised
-    columns.
+    `unpenalised`, by default all, are the numbers of the covariates without penalty.
     """
 
     def __init__(self, moments: RowMoments, unpenalised: Sequence[int] | None = None) -> None:

@@ -92,7 +92,9 @@ class GroupLasso:
     """One problem for several lam: keeps working set, step size and method between solves.
 
     `controls` (n_rows, n_controls) are unpenalised columns beside the lagged ones; `correlation`
-    (n_lags, dim) is X'y / n, centred; `lambda_max` the smallest lam whose solution is zero.
+    (n_lags, dim) is X'y / n, centred; `lambda_max` the smallest lam whose solution is zero;
+    `square` and `deviation` are |y|^2 / n and the standard deviation of the centred values,
+    `n_unpenalised` the rank of the unpenalised columns.
     """
 
     def __init__(
@@ -104,6 +106,8 @@ class GroupLasso:
         controls: Floats | None = None,
     ) -> None:
         self.problem = LeastSquares(design, y, fit_intercept, controls)
+        self.n, self.n_unpenalised = self.problem.n, len(self.problem.basis)
+        self.square, self.deviation = self.problem.square, float(np.std(self.problem.y))
         self.correlation = self.problem.correlate(self.problem.y)
         self.lambda_max = self._largest_correlation()
         self._working_set = WorkingSet(self.problem, self.correlation)
@@ -118,6 +122,11 @@ class GroupLasso:
         if largest > rounding * np.sqrt(design.square_bound):
             return largest
         return largest if largest > rounding * np.sqrt(design.square_sum) else 0.0
+
+    def residual_square(self, phi: Floats) -> float:
+        """Return |y - X phi|^2, centred, (n_lags, dim) -> float."""
+        residual = self.problem.y - self.problem.predict(phi)
+        return float(residual @ residual)
 
     def solve(
         self, lam: float, *, tol: float = 1e-6, warm_start: Floats | None = None

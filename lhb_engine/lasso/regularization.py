@@ -1,9 +1,7 @@
 """Rules for lam: the paper's formulas, and one from the measured noise (docs/model.md, 3 to 5)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, sqrt
-from typing import NamedTuple
 
 import numpy as np
 
@@ -89,44 +87,21 @@ def noise_adaptive(
     since the first alternations may keep more lags than there are rows.
     """
     lasso = GroupLasso(design, y, fit_intercept=fit_intercept, controls=controls)
-    target = lasso.problem
-    sd_x = entry_rms(design, fit_intercept) if controls is None else centred_rms(target)
-
-    def residual_square(phi: Floats) -> float:
-        residual = target.y - target.predict(phi)
-        return float(residual @ residual)
-
-    sizes = _Sizes(target.n, len(target.basis), sd_x, target.square, float(np.std(target.y)))
-    return _alternated(lasso, residual_square, sizes, level)
+    sd_x = entry_rms(design, fit_intercept) if controls is None else centred_rms(lasso.problem)
+    return _alternated(lasso, sd_x, level)
 
 
 def noise_adaptive_of_moments(lasso: GramLasso, *, level: float = LEVEL) -> NoiseAdaptive:
     """Choose lam as `noise_adaptive` does, from moments."""
-    sizes = _Sizes(lasso.n, lasso.n_unpenalised, lasso.entry_rms, lasso.square, lasso.deviation)
-    return _alternated(lasso, lasso.residual_square, sizes, level)
+    return _alternated(lasso, lasso.entry_rms, level)
 
 
-class _Sizes(NamedTuple):
-    """Rows, rank of the unpenalised columns, sd_x, and |y|^2 / n and sd(y) of the centred y."""
-
-    n: int
-    n_unpenalised: int
-    sd_x: float
-    square: float
-    deviation: float
-
-
-def _alternated(
-    lasso: GroupLasso | GramLasso,
-    residual_square: Callable[[Floats], float],
-    sizes: _Sizes,
-    level: float,
-) -> NoiseAdaptive:
+def _alternated(lasso: GroupLasso | GramLasso, sd_x: float, level: float) -> NoiseAdaptive:
     """Alternate fits and residual norms; see `noise_adaptive`."""
-    n, (k, d) = sizes.n, lasso.correlation.shape
-    unit = sizes.sd_x * (sqrt(d) + sqrt(2 * log(k))) / sqrt(n)
-    floor = 0.02 * sizes.deviation
-    sigma = sqrt(sizes.square)
+    n, (k, d) = lasso.n, lasso.correlation.shape
+    unit = sd_x * (sqrt(d) + sqrt(2 * log(k))) / sqrt(n)
+    floor = 0.02 * lasso.deviation
+    sigma = sqrt(lasso.square)
     result: GroupLassoResult | None = None
     for _ in range(ALTERNATIONS):
         result = lasso.solve(
@@ -135,9 +110,9 @@ def _alternated(
             warm_start=None if result is None else result.phi,
         )
         n_active = int((block_norms(result.phi) > 0).sum())
-        n_fitted = (n_active + d - 1 if n_active else 0) + sizes.n_unpenalised
+        n_fitted = (n_active + d - 1 if n_active else 0) + lasso.n_unpenalised
         freedom = max(n - n_fitted, LEAST_FREEDOM * n)
-        following = max(floor, sqrt(residual_square(result.phi) / freedom))
+        following = max(floor, sqrt(lasso.residual_square(result.phi) / freedom))
         settled = abs(following - sigma) <= 1e-3 * sigma
         sigma = following
         if settled:

@@ -85,8 +85,7 @@ def _strict_lasso(design: LaggedDesign, y: Floats) -> Ints:
     for _ in range(ALTERNATIONS):
         lam = max(sigma * unit, float(np.finfo(float).tiny))
         phi = lasso.solve(lam, tol=1e-4, warm_start=phi).phi
-        residual = lasso.problem.y - lasso.problem.predict(phi)
-        following = sqrt(float(residual @ residual) / n)
+        following = sqrt(lasso.residual_square(phi) / n)
         settled = abs(following - sigma) <= 1e-3 * sigma
         sigma = following
         if settled:

@@ -162,7 +162,7 @@ class Estimate:
     def without_direction(self, status: Status, message: str) -> "Estimate":
         """Return an estimate that installs nothing, of the same rows; the message says why."""
         names = ("theta", "candidates", "intervals", "gain", "totals", "form", "forms")
-        none: dict[str, Any] = dict.fromkeys((*names, "lag_profiles", "sign_margin"))
+        none: dict[str, Any] = dict.fromkeys((*names, "lag_profiles"))
         zero = np.zeros_like(self.lag_weights)
         return replace(
             self, status=status, message=message, lag_weights=zero, active_lags=(), **none

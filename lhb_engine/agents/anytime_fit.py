@@ -69,7 +69,7 @@ class AnytimeFit:
             self._forms = replace(self._forms, in_use=old.form)
             found = self._found()
         if self._is_refused(found):
-            found = found.without_direction("zero", REFUSED)
+            found = replace(found.without_direction("zero", REFUSED), sign_margin=None)
         return self.units.restore(found)
 
     def _is_refused(self, found: Estimate) -> bool:

@@ -20,7 +20,7 @@ from lhb_engine.posterior.rank_one_posterior import Posterior
 
 SHARED: LagForm = "shared"
 DISCOUNT = 0.7  # of earlier errors, a fit
-SURE = 1.0  # standard errors by which another form must predict better to replace the shared one
+SURE = 2.0  # standard errors by which another form must predict better to replace the shared one
 WORSE = 2.0  # standard errors by which a form that rests predicted worse
 
 

@@ -79,25 +79,39 @@ class KnownForm:
         """Return the form with its errors on rows that it has not seen, by (14.4).
 
         Both are judged at the smaller of their correlations of errors: errors of a form that does
-        not hold last, and would predict the next ones.
+        not hold last, and would predict the next ones. A form whose own is the smaller one must not
+        predict clearly worse than the shared form at its own, either: where errors do last, it
+        takes these for effects.
         A form of an earlier fit than the shared one's has rested, and is not judged.
         """
         if self.rests_until != shared.rests_until or later.n_rows == 0:
             return self
-        n, rho = later.n_rows, min(self.autocorrelation, shared.autocorrelation)
+        rho = min(self.autocorrelation, shared.autocorrelation)
         mine, common = (replace(form.predictor, autocorrelation=rho) for form in (self, shared))
         nothing = replace(mine, lag_weights=0.0 * self.profiles)
-        mean = later.product(common, common)
-        if mean <= 0.0:
-            return self
-        own, both = later.product(mine, mine) / mean, later.product(common, mine) / mean
-        none = later.product(nothing, nothing) / mean
+        excess, variance = _compared(later, mine, common)
+        none, _ = _compared(later, nothing, common)
+        if self.autocorrelation < shared.autocorrelation:
+            theirs = later.comparable(shared.predictor, self.predictor)
+            apart, spread = _compared(later, self.predictor, theirs)
+            worse = apart - WORSE * float(np.sqrt(spread))
+        else:
+            worse = excess
         return replace(
             self,
-            excess=DISCOUNT * self.excess + n * (own - 1.0),
-            over_none=DISCOUNT * self.over_none + n * (own - none),
-            variance=DISCOUNT**2 * self.variance + 2.0 * n * max(1.0 + own**2 - 2.0 * both**2, 0.0),
+            excess=DISCOUNT * self.excess + max(excess, worse),
+            over_none=DISCOUNT * self.over_none + excess - none,
+            variance=DISCOUNT**2 * self.variance + variance,
         )
+
+
+def _compared(later: HeldOut, one: Predictor, other: Predictor) -> tuple[float, float]:
+    """Return the sum of e_one^2 - e_other^2 over the mean of e_other^2, and its variance."""
+    n, mean = later.n_rows, later.product(other, other)
+    if mean <= 0.0:
+        return 0.0, 0.0
+    own, both = later.product(one, one) / mean, later.product(other, one) / mean
+    return n * (own - 1.0), 2.0 * n * max(1.0 + own**2 - 2.0 * both**2, 0.0)
 
 
 def best_form(known: Mapping[LagForm, KnownForm], used: LagForm) -> LagForm:

@@ -22,6 +22,7 @@ from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.simulation.environment import LongHorizonEnvironment, ProfileEnvironment
 from lhb_engine.simulation.play import simulate
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
+from tests.lhb_engine.posterior.test_coloured_noise import coloured
 
 SHARED = np.outer(LAG_WEIGHTS, THETA)
 
@@ -81,6 +82,14 @@ def test_errors_that_last_do_not_speak_for_a_form():
         known().judged(known(wrong, rho=0.9), seen).excess
         == known().judged(known(wrong), seen).excess
     )
+
+
+def test_errors_that_do_last_speak_for_the_form_that_knows():
+    """Judged at a smaller rho, profiles that took such errors for effects would be better."""
+    seen = later("rows", align(coloured(0.95, n=300)))
+    wrong = known(0.5 * SHARED, rho=0.3)
+    assert wrong.judged(known(rho=0.95), seen).excess > 100.0
+    assert wrong.judged(known(rho=0.3), seen).excess < 100.0
 
 
 def test_shared_profiles_decide_until_others_are_surely_better():

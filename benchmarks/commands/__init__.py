@@ -16,6 +16,7 @@ from benchmarks.commands.fits import fit
 from benchmarks.commands.logs import logs
 from benchmarks.commands.server import (
     dashboard,
+    fleet,
     instructions,
     neighbours,
     overload,
@@ -44,6 +45,7 @@ for command in (
     dropping,
     summing,
     dashboard,
+    fleet,
     decide,
     clock,
     certainty,

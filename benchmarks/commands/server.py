@@ -303,6 +303,31 @@ def _said(value: Any) -> str:
     return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
+def fleet(
+    trajectories: Annotated[int, typer.Option(help="Trajectories.", min=10)] = 50_000,
+    rounds: Annotated[int, typer.Option(help="Rounds of each.", min=1)] = 12,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how old what decides is, where many trajectories play in step and the sixth lag pays.
+
+    Example: lhb bench fleet --trajectories 50000 --rounds 12
+    """
+    from benchmarks.server import fleet as of_fleet
+
+    measured = of_fleet.run(trajectories, rounds)
+    show(measured, as_json, _fleet_table(measured))
+
+
+def _fleet_table(measured: dict[str, Any]) -> Iterator[str]:
+    yield f"{measured['rounds_a_second']:.0f} rounds a second; {measured['fits']} fits decided"
+    yield f"share of best arms by round: {', '.join(f'{x:.2f}' for x in measured['best_arms'])}"
+    yield "| the newest reward read | median | 90% | oldest |"
+    yield "|-|-|-|-|"
+    for name, shown in (("seconds", ".1f"), ("rounds", ",")):
+        ages = " | ".join(f"{x:{shown}}" for x in measured[f"age_{name}"])
+        yield f"| {name} ago | {ages} |"
+
+
 def dashboard(
     sessions: Annotated[int, typer.Option(help="Sessions in the list.", min=2)] = 1000,
     rounds: Annotated[int, typer.Option(help="Rounds of the long session.", min=200)] = 100_000,

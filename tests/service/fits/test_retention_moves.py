@@ -200,15 +200,6 @@ def test_what_needs_dropped_rows_fails_for_good(harness: ServiceHarness, databas
     assert "are dropped" in made["reason"]
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_only_where_fits_go_on_from_sums(harness: ServiceHarness) -> None:
-    body = {**ANYTIME, "default_reward": 0.0, "options": {"levels": True}}
-    for field in ("keep_rounds", "keep_days"):
-        told = refused("bad_option", harness.create, **{**body, field: 40_000})
-        assert told.field == field
-        assert "default_reward" in told.detail
-
-
 def _without_ids(file: bytes) -> list[dict[str, Any]]:
     """The records of a file, less what an import makes anew."""
     records = [json.loads(line) for line in file.splitlines()][:-1]

@@ -152,16 +152,3 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
         replay = replay_session(reader, harness.session)
     assert replay.differences == []
     assert 0 < replay.n_erased <= n_fits + 1
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_what_does_not_stay_as_it_was_is_not_summed(
-    harness: ServiceHarness, database_url: str
-) -> None:
-    """Which rounds of a stretch count by default depends on spans that reach into it."""
-    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 5, "default_reward": 0.0}
-    harness.create(algorithm="anytime", **made, options={"levels": True, **SHARED})
-    world = World(harness, ("",), database_url)
-    world.play(100)
-    assert world.n_fits > 5
-    assert harness.read == []  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from lhb_engine.posterior.prediction_check import Predictor
 BLOCKS, LEAST_BLOCK, FEWEST_BLOCKS = 64, 4, 16  # of rows in order, each predicted from those before
 FEWEST_ROWS, ROWS_A_FEATURE = 40, 8  # of a window
 MOST_ROWS = 8192  # the latest
-SURE = 2.5  # standard errors by which a window predicts better than its level alone
+SURE = 3.5  # standard errors by which a window predicts better than its level alone
 LEVEL = 0.01  # rows that the prior of a window's level counts as
 
 

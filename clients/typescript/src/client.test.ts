@@ -91,10 +91,8 @@ test("settings of a session, and what of them changes", async () => {
   assert.equal(kept.info.keep_days, 30);
   assert.equal((await levelled.change({ keep_days: 30 })).keep_days, 30);
   assert.equal((await hourly.change({ keep_days: 30 })).keep_days, 30);
-  const both = { options: { levels: true }, default_reward: 0 };
-  const needed = await create({ dim: 2, horizon: 5, ...both });
-  const refused = await refusal(needed.change({ keep_days: 30 }));
-  assert.deepEqual([refused.code, refused.field], ["bad_option", "keep_days"]);
+  const refused = await refusal(levelled.change({ guard: "armed" }));
+  assert.deepEqual([refused.code, refused.field], ["bad_option", "guard"]);
 });
 
 test("a refusal has its code and field", async () => {

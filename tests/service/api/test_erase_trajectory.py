@@ -131,6 +131,7 @@ async def test_the_key_begins_anew_and_the_session_moves(serve: Serve, refit: st
         again = await client.decide(session, ARMS, trajectory="ann", event_id="e-ann-1")
         assert again["round"] == 1
         assert (await client.reward(session, value=1, trajectory="ann", round=1)).is_success
+        await until(lambda: is_fitted(client, session))  # or the copy makes that fit anew
         file = (await client.get(f"/v1/sessions/{session}/events")).content
         typed = {"content-type": "application/x-ndjson"}
         made = await client.post("/v1/sessions/import?name=moved", content=file, headers=typed)

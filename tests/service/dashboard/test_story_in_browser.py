@@ -338,7 +338,8 @@ def test_what_the_measured_interval_and_the_models_have_in_common_is_said(
             const estimate = { totals: { values: [1], squares: [[0.01]], unknown: [] } }
             const measured = low => ({ difference: 2, low, high: 3, ratio: null })
             const told = low => headline({ session, estimate, arms, series, epochs: [],
-                lift: { lift: measured(low), verdict: "V.", agent: group, control: group },
+                lift: { decides: "lift", lift: measured(low), verdict: "V.", agent: group,
+                        control: group },
             }).map(one => one.textContent).join(" ")
             return [told(0.95), told(1.2)]
         }"""

@@ -210,7 +210,7 @@ def _compared(
             earned = f"{group['reward']:.4g} a round"
             n, of = counted(group["n_rounds"], "round"), counted(group["n_units"], "unit")
             yield f"{name:>8}: {earned}, {n}, {of}"
-    gain = lift["lift"]
+    gain = lift[lift["decides"]]
     for sentence in filter(None, (lift["verdict"], lift["groups_differ"])):
         yield from wrap(sentence, WIDTH)
     if gain is not None and gain["ratio"] is not None:

@@ -93,12 +93,11 @@ def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
     octave = np.where(age <= EXACT_AGES, age, EXACT_AGES + np.log2(age).astype(np.int64))
     clear, _ = _clear(CHANCE, rounds.is_last, rounds.chosen, [octave * TIMES + _time(rounds.at)])
     if clear.any():
-        some = [("sooner", np.flatnonzero(clear > 0.0)), ("later", np.flatnonzero(clear < 0.0))]
         yield Finding(
             "trajectories_end",
-            f"Trajectories end {_after(some)}. What an ended trajectory would still have brought "
-            "is in no reward, so no gain is said. Report this worth: as a reward when somebody "
-            "comes back, or as a cost when somebody leaves.",
+            f"Trajectories end {_after(clear, 'sooner', 'later')}. What an ended trajectory would "
+            "still have brought is in no reward, so no gain is said. Report this worth: as a "
+            "reward when somebody comes back, or as a cost when somebody leaves.",
             features=tuple(np.flatnonzero(clear).tolist()),
         )
 
@@ -118,15 +117,11 @@ def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
     if not clear.any() or change < LEAST_CHANGE:
         return
     clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
-    some = [
-        ("more often", np.flatnonzero(clear > 0.0)),
-        ("less often", np.flatnonzero(clear < 0.0)),
-    ]
     yield Finding(
         "rewards_missing",
-        f"Rewards come {_after(some)}: {n - n_missing} of {n} rounds have one, and the others "
-        "count as unknown, so what choices earn is not known. If a round without a reward earned "
-        "nothing, send 0, or copy the session with the default reward 0.",
+        f"Rewards come {_after(clear, 'more often', 'less often')}: {n - n_missing} of {n} rounds "
+        "have one, and the others count as unknown, so what choices earn is not known. If a round "
+        "without a reward earned nothing, send 0, or copy the session with the default reward 0.",
         features=tuple(np.flatnonzero(clear).tolist()),
     )
 
@@ -167,9 +162,10 @@ def _time(at: Ints) -> Ints:
     return np.searchsorted(np.quantile(at, np.arange(1, TIMES) / TIMES), at)
 
 
-def _after(some: Sequence[tuple[str, Ints]]) -> str:
+def _after(clear: Floats, more: str, less: str) -> str:
+    some = {more: np.flatnonzero(clear > 0.0), less: np.flatnonzero(clear < 0.0)}
     return ", and ".join(
         f"{how} after choices with more of {named(which.tolist()).lower()}"
-        for how, which in some
+        for how, which in some.items()
         if len(which)
     )

@@ -127,14 +127,13 @@ def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, An
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, done: DueFit) -> None:
-    """Record older fits as skipped: they know less than the one that is done."""
+    """Record older fits as skipped, in order: these know less than the one that is done."""
     schedule = session.schedule
     reason = f"overtaken by the fit of epoch {done.window.epoch}"
-    for due in sorted(schedule.waiting, key=lambda due: due.key):
-        if due.key < done.key:
-            schedule.waiting.remove(due)
-            record_fit(uow, session, due, "skipped", reason)
-    for window in [w for w in schedule.open if w.window.due < done.key]:
-        schedule.open.remove(window)
-        due = DueFit.never(window.window, uow.now)
+    waiting = [due for due in schedule.waiting if due.key < done.key]
+    open_ones = [one for one in schedule.open if one.window.due < done.key]
+    never = [DueFit.never(one.window, uow.now) for one in open_ones]
+    schedule.waiting = [due for due in schedule.waiting if due not in waiting]
+    schedule.open = [one for one in schedule.open if one not in open_ones]
+    for due in sorted([*waiting, *never], key=lambda due: due.key):
         record_fit(uow, session, due, "skipped", reason)

@@ -1,7 +1,7 @@
 """Takes and stores the steps of comparisons, in the background too; trips guards that see harm."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -45,12 +45,14 @@ def keep_lift(uow: UnitOfWork, key: SessionKey, step: Step) -> bool | None:
 def _trips(uow: UnitOfWork, session: SessionRow, step: Step) -> bool:
     """Trip the guard if what decides lies below zero; return whether it did."""
     trial, sums = session.trial, step.sums
-    lift = sums.lift(trial, in_all=sums.is_in_all)
+    in_all = sums.is_in_all
+    lift = sums.lift(trial, in_all=in_all)
     if isinstance(lift, Refusal) or lift.high >= 0.0:
         return False
     session.trial = trial.tripped(timeline_of(session).n_slots(session))
     uow.save(session)
-    about = {"difference": lift.difference, "low": lift.low, "high": lift.high}
+    interval = {"difference": lift.difference, "low": lift.low, "high": lift.high}
+    about: dict[str, Any] = {**interval, "in_all": in_all}
     note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
     announce(uow, session, "guard_tripped", **about)
     return True

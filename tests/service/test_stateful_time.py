@@ -267,6 +267,23 @@ def run(machine: type[Machine], n: int) -> None:
     run_state_machine_as_test(machine, settings=chosen)
 
 
+def test_what_a_fit_overtakes_is_recorded_in_order() -> None:
+    """A fit that failed and waits, of round 12, and one of round 4 whose rewards never came."""
+    state = Machine()
+    state.create(kind=("single", None), wait=5.0)
+    try:
+        for n, rewarded in ((8, False), (6, True)):
+            state.play(n=n, name="", rewarded=rewarded)
+        state.finish(outcome="failed")
+        state.play(n=6, name="", rewarded=False)
+        state.play(n=8, name="", rewarded=True)
+        state.finish(outcome="ok")
+        assert state.model.fits[-2:] == [(4, "skipped"), (12, "skipped")]
+        state.they_agree()
+    finally:
+        state.teardown()
+
+
 @pytest.mark.hypothesis
 def test_on_sqlite() -> None:
     run(Machine, examples(40))

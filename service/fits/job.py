@@ -52,10 +52,10 @@ def take_buffers() -> None:
     if not _is_on:
         dgemm(1.0, square, square @ square)
         return
-    (limit, most), before = resource.getrlimit(resource.RLIMIT_DATA), _data_bytes()
+    (limit, most), before = resource.getrlimit(resource.RLIMIT_DATA), data_bytes()
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     dgemm(1.0, square, square @ square)
-    limit += max(0, _data_bytes() - before)
+    limit += max(0, data_bytes() - before)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
@@ -70,7 +70,7 @@ def limited() -> Iterator[None]:
     if before[1] != resource.RLIM_INFINITY:  # the system's own limit stays
         yield
         return
-    limit = _data_bytes() + (_megabytes + SPARE_MB) * 2**20
+    limit = data_bytes() + (_megabytes + SPARE_MB) * 2**20
     resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
     _is_on = True
     try:
@@ -82,7 +82,7 @@ def limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def _data_bytes() -> int:
+def data_bytes() -> int:
     """Return the private memory of this process that counts towards RLIMIT_DATA."""
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")

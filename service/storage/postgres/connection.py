@@ -23,6 +23,12 @@ _PROBLEMS: dict[type[psycopg.Error], tuple[ProblemCode, str]] = {
     errors.QueryCanceled: (ProblemCode.STORAGE_BUSY, "the database did not answer in time"),
     psycopg.OperationalError: (ProblemCode.STORAGE_UNREACHABLE, "the database does not answer"),
 }
+_CONTENDED = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.UniqueViolation,
+    errors.LockNotAvailable,
+)
 ANSWER_SECONDS = 15.0  # longer than the server waits for a lock
 BYTES_A_SECOND = 2**20  # statements that send much may take so much longer
 
@@ -97,20 +103,20 @@ def translated(*, is_commit: bool = False) -> Iterator[None]:
 
     `Contended`: another process holds or changed the same rows; the batch must run again.
     `is_commit`: a lost connection leaves it unknown what became of the work (``outcome_unknown``).
-    Where the server answers with such an error, nothing was written.
+    Where the server answers with such an error, nothing was written. `MemoryError`: an answer is
+    larger than the memory that this process may take.
     """
     try:
         yield
-    except (
-        errors.DeadlockDetected,
-        errors.SerializationFailure,
-        errors.UniqueViolation,
-        errors.LockNotAvailable,
-    ) as error:
-        raise Contended(str(error)) from error
-    except tuple(_PROBLEMS) as error:
-        line = " ".join(str(error).split())[:200]
-        code, reason = next(found for kind, found in _PROBLEMS.items() if isinstance(error, kind))
+    except psycopg.Error as error:
+        if error.sqlstate is None and " memory" in str(error):  # the driver's; servers say a state
+            raise MemoryError(str(error)) from error
+        if isinstance(error, _CONTENDED):
+            raise Contended(str(error)) from error
+        known = next((said for kind, said in _PROBLEMS.items() if isinstance(error, kind)), None)
+        if known is None:
+            raise
+        (code, reason), line = known, " ".join(str(error).split())[:200]
         if is_commit and code == ProblemCode.STORAGE_UNREACHABLE:
             raise outcome_unknown(reason, line) from error
         raise Unavailable(code, f"{reason}; nothing was written", line) from error

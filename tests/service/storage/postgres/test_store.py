@@ -1,8 +1,10 @@
 """What is PostgreSQL's own: locks, round trips, lost connections. The rest is in the contract."""
 
+import resource
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,16 @@ from service.commands.decisions import Decide
 from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import create_session
+from service.fits.job import data_bytes
 from service.rounds.reward import Reward
 from service.session.records import SessionKey
 from service.storage.ports import Changes, Contended, Keys, KnownRows
+from service.storage.postgres.connection import translated
 from service.storage.postgres.statements import PostgresReader, columns
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
 from service.writer.unit_of_work import UnitOfWork
 from tests.examples import examples
+from tests.forked_process import FORKS
 from tests.service.histories import read_history
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
@@ -221,3 +226,24 @@ def test_a_history_is_in_key_order_whatever_the_planner_does(
     with open_reader(f"{postgres_url}?options={off}") as reader:
         history = read_history(reader, harness.session, window)
     assert list(history.trajectories) == sorted(names)
+
+
+def read_beyond_memory(url: str) -> str:
+    """Read 64 MB where this process may take 16 more; return the name of what is raised."""
+    with open_reader(url) as reader:
+        limit = data_bytes() + 16 * 2**20
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+        try:
+            with translated():
+                reader.connection.execute("select repeat('x', 64000000)")
+        except Exception as error:
+            return type(error).__name__
+    return "nothing"
+
+
+def test_an_answer_beyond_the_memory_of_a_process_is_no_error_of_the_database(
+    postgres_url: str,
+) -> None:
+    """A fit that reads too much would be tried again, and would end the same way."""
+    with ProcessPoolExecutor(1, FORKS) as processes:
+        assert processes.submit(read_beyond_memory, postgres_url).result() == "MemoryError"

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from lhb_engine.design.combined_rows import CombinedRows
-from lhb_engine.design.overlap_save import Bank, ShortTrajectories, plan_banks
+from lhb_engine.design.overlap_save import Bank, ShortTrajectories, SingleRows, plan_banks
 from lhb_engine.history import Floats, Ints
 
 LEAST_RUN = 16  # mean run of consecutive rounds from which the Gram matrix's recursion is faster
@@ -268,7 +268,11 @@ class LaggedDesign:
         return self._combine.T.tocsr()
 
     @cached_property
-    def _banks(self) -> list[Bank | ShortTrajectories]:
+    def _banks(self) -> list[Bank | ShortTrajectories] | list[SingleRows]:
+        firsts = self._rounds - self._places
+        if self.n_rounds >= self.n_lags * len(firsts) > 0 and (np.diff(np.sort(firsts)) > 0).all():
+            every = self._with(self._rounds, None, len(firsts)).blocks(np.arange(self.n_lags))
+            return [SingleRows(every.reshape(len(firsts), -1))]
         row_of = np.full(self.n_rounds, -1)
         row_of[self._rounds] = np.arange(len(self._rounds))
         return plan_banks(self._turned[:, 1:], self._starts, self.lengths, row_of, self.n_lags)

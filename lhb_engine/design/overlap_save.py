@@ -99,6 +99,24 @@ class ShortTrajectories:
             out[lag] += self.contexts[:, : n - later] @ signal[later:]
 
 
+@dataclass(frozen=True)
+class SingleRows:
+    """Rows of which none is of the same trajectory as another, with the operations of a `Bank`.
+
+    They share no context, so they are stored, `matrix` (n_rows, n_lags * dim).
+    """
+
+    matrix: Floats
+
+    def convolve(self, phi: Floats, out: Floats) -> None:
+        """Write T phi for these rows into (n_rows,) `out`."""
+        np.dot(self.matrix, phi.ravel(), out=out)
+
+    def correlate(self, values: Floats, out: Floats) -> None:
+        """Add T' values to (n_lags, dim) `out`."""
+        out += (values @ self.matrix).reshape(out.shape)
+
+
 def plan_banks(
     contexts: Floats, starts: Ints, lengths: Ints, row_of: Ints, n_lags: int
 ) -> list[Bank | ShortTrajectories]:

@@ -6,7 +6,7 @@ point is the residual u, scaled such that every block of X'u is within n lam. Th
 two objectives bounds phi's excess objective, whatever method found phi.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -92,9 +92,7 @@ class GroupLasso:
     """One problem for several lam: keeps working set, step size and method between solves.
 
     `controls` (n_rows, n_controls) are unpenalised columns beside the lagged ones; `correlation`
-    (n_lags, dim) is X'y / n, centred; `lambda_max` the smallest lam whose solution is zero;
-    `square` and `deviation` are |y|^2 / n and the standard deviation of the centred values,
-    `n_unpenalised` the rank of the unpenalised columns.
+    (n_lags, dim) is X'y / n, centred; `lambda_max` the smallest lam whose solution is zero.
     """
 
     def __init__(
@@ -106,8 +104,6 @@ class GroupLasso:
         controls: Floats | None = None,
     ) -> None:
         self.problem = LeastSquares(design, y, fit_intercept, controls)
-        self.n, self.n_unpenalised = self.problem.n, len(self.problem.basis)
-        self.square, self.deviation = self.problem.square, float(np.std(self.problem.y))
         self.correlation = self.problem.correlate(self.problem.y)
         self.lambda_max = self._largest_correlation()
         self._working_set = WorkingSet(self.problem, self.correlation)
@@ -132,7 +128,14 @@ class GroupLasso:
         self, lam: float, *, tol: float = 1e-6, warm_start: Floats | None = None
     ) -> GroupLassoResult:
         """Solve for one lam; see `solve_group_lasso`."""
-        phi = checked_start(lam, tol, warm_start, self.correlation.shape)
+        shape = self.correlation.shape
+        if not (np.isfinite(lam) and lam > 0):
+            raise ValueError("lam must be positive and finite")
+        if not tol > 0:
+            raise ValueError("tol must be positive")
+        phi = np.zeros(shape) if warm_start is None else np.array(warm_start, dtype=np.float64)
+        if phi.shape != shape or not np.isfinite(phi).all():
+            raise ValueError(f"warm_start must be finite and of shape {shape}")
         if lam >= self.lambda_max:
             return self._result(np.zeros_like(phi), 0.0, 0, tol)
         gap, n_iterations = np.inf, 0
@@ -169,37 +172,16 @@ class GroupLasso:
 
     def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
         """Solve for decreasing lams, each started by extrapolating the last two solutions."""
-        return extrapolated_path(self.solve, lams, tol)
+        phi = before = None
+        at = at_before = 0.0
+        for lam in lams:
+            start = phi
+            if phi is not None and before is not None and at_before > at:
+                start = phi + (at - lam) / (at_before - at) * (phi - before) * (phi != 0)
+            result = self.solve(lam, tol=tol, warm_start=start)
+            before, phi, at_before, at = phi, result.phi, at, lam
+            yield result
 
     def _result(self, phi: Floats, gap: float, n_iterations: int, tol: float) -> GroupLassoResult:
         intercept, controls = self.problem.unpenalised(phi)
         return GroupLassoResult(phi, intercept, controls, gap, n_iterations, gap <= tol)
-
-
-def checked_start(
-    lam: float, tol: float, warm_start: Floats | None, shape: tuple[int, ...]
-) -> Floats:
-    """Check what a solve is given, and return its start; see `solve_group_lasso`."""
-    if not (np.isfinite(lam) and lam > 0):
-        raise ValueError("lam must be positive and finite")
-    if not tol > 0:
-        raise ValueError("tol must be positive")
-    phi = np.zeros(shape) if warm_start is None else np.array(warm_start, dtype=np.float64)
-    if phi.shape != shape or not np.isfinite(phi).all():
-        raise ValueError(f"warm_start must be finite and of shape {shape}")
-    return phi
-
-
-def extrapolated_path(
-    solve: Callable[..., GroupLassoResult], lams: Sequence[float], tol: float
-) -> Iterator[GroupLassoResult]:
-    """Yield `solve(lam, tol=, warm_start=)` for decreasing lams, see `GroupLasso.path`."""
-    phi = before = None
-    at = at_before = 0.0
-    for lam in lams:
-        start = phi
-        if phi is not None and before is not None and at_before > at:
-            start = phi + (at - lam) / (at_before - at) * (phi - before) * (phi != 0)
-        result = solve(lam, tol=tol, warm_start=start)
-        before, phi, at_before, at = phi, result.phi, at, lam
-        yield result

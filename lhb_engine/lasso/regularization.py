@@ -8,7 +8,6 @@ import numpy as np
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
 from lhb_engine.lasso.block_norms import block_norms
-from lhb_engine.lasso.gram_lasso import GramLasso
 from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
 from lhb_engine.lasso.least_squares import LeastSquares
 
@@ -74,10 +73,12 @@ def noise_adaptive(
     fit_intercept: bool = False,
     controls: Floats | None = None,
     level: float = LEVEL,
+    n: int | None = None,
 ) -> NoiseAdaptive:
     """Choose lam = a sigma_hat sd_x (sqrt(d) + sqrt(2 log k)) / sqrt(n) (docs/model.md (5.1)).
 
-    n rows of k lags; a is `level`; `controls` (n, n_controls) are unpenalised columns. Fits and
+    n rows of k lags; a is `level`; `controls` (n, n_controls) are unpenalised columns. `n` is said
+    where fewer rows stand for so many, with the same mean squares and products. Fits and
     residual norms alternate, at most ALTERNATIONS times, until sigma_hat changes by less than 1e-3.
     sigma_hat is at least 0.02 sd(y) and is the residual norm corrected for the fit's degrees of
     freedom; without both it collapses to zero where unknowns exceed rows.
@@ -88,20 +89,11 @@ def noise_adaptive(
     """
     lasso = GroupLasso(design, y, fit_intercept=fit_intercept, controls=controls)
     sd_x = entry_rms(design, fit_intercept) if controls is None else centred_rms(lasso.problem)
-    return _alternated(lasso, sd_x, level)
-
-
-def noise_adaptive_of_moments(lasso: GramLasso, *, level: float = LEVEL) -> NoiseAdaptive:
-    """Choose lam as `noise_adaptive` does, from moments."""
-    return _alternated(lasso, lasso.entry_rms, level)
-
-
-def _alternated(lasso: GroupLasso | GramLasso, sd_x: float, level: float) -> NoiseAdaptive:
-    """Alternate fits and residual norms; see `noise_adaptive`."""
-    n, (k, d) = lasso.n, lasso.correlation.shape
+    problem, (k, d) = lasso.problem, lasso.correlation.shape
+    n = n or problem.n
     unit = sd_x * (sqrt(d) + sqrt(2 * log(k))) / sqrt(n)
-    floor = 0.02 * lasso.deviation
-    sigma = sqrt(lasso.square)
+    floor = 0.02 * float(np.std(problem.y))
+    sigma = sqrt(problem.square)
     result: GroupLassoResult | None = None
     for _ in range(ALTERNATIONS):
         result = lasso.solve(
@@ -110,9 +102,10 @@ def _alternated(lasso: GroupLasso | GramLasso, sd_x: float, level: float) -> Noi
             warm_start=None if result is None else result.phi,
         )
         n_active = int((block_norms(result.phi) > 0).sum())
-        n_fitted = (n_active + d - 1 if n_active else 0) + lasso.n_unpenalised
+        n_fitted = (n_active + d - 1 if n_active else 0) + len(problem.basis)
         freedom = max(n - n_fitted, LEAST_FREEDOM * n)
-        following = max(floor, sqrt(lasso.residual_square(result.phi) / freedom))
+        square = lasso.residual_square(result.phi) * (n / problem.n)
+        following = max(floor, sqrt(square / freedom))
         settled = abs(following - sigma) <= 1e-3 * sigma
         sigma = following
         if settled:

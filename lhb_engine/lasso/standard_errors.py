@@ -19,7 +19,6 @@ import scipy
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import block_norms
-from lhb_engine.lasso.gram_lasso import GramLasso
 from lhb_engine.lasso.group_lasso import GroupLasso
 from lhb_engine.lasso.least_squares import LeastSquares
 from lhb_engine.lasso.rank_one import MAX_ENTRIES, RankOne, columns_along
@@ -30,7 +29,6 @@ MAX_STEPS = 50
 CLEAR = 1.0  # of (5.11)
 WIDER = 1.1  # for what linearisation and lags that are not active leave out
 LEVEL = 0.95
-LEAST_SQUARE = 1e-12  # of the largest eigenvalue: moments tell no smaller one from 0
 
 
 def active_lags(design: LaggedDesign, y: Floats, theta: Floats) -> tuple[int, ...]:
@@ -180,10 +178,16 @@ def intervals(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def least_squares_refit(
-    design: LaggedDesign, y: Floats, lags: Ints, fit_intercept: bool, controls: Floats | None
+    design: LaggedDesign,
+    y: Floats,
+    lags: Ints,
+    fit_intercept: bool,
+    controls: Floats | None,
+    n: int | None = None,
 ) -> tuple[Floats, Floats, int]:
     """Regress y on the columns of some lags, beside the unpenalised ones.
 
+    The rows may be fewer that stand for `n`, with the same mean squares and products.
     Returns coefficients and standard errors, (len(lags), dim), NaN without degrees of freedom; and
     these: rows less the rank of all columns, 0 where there are none left.
     """
@@ -191,7 +195,7 @@ def least_squares_refit(
     columns = np.empty((len(lags) * design.dim, problem.n))
     problem.columns(lags, columns)
     inverse = np.linalg.pinv(columns.T)
-    freedom = problem.n - len(problem.basis) - int(np.linalg.matrix_rank(columns))
+    freedom = (n or problem.n) - len(problem.basis) - int(np.linalg.matrix_rank(columns))
     shape = (len(lags), design.dim)
     if freedom < 1:
         return np.full(shape, np.nan), np.full(shape, np.nan), 0
@@ -200,28 +204,6 @@ def least_squares_refit(
     variance = float(residual @ residual) / freedom
     error = np.sqrt(variance * np.einsum("ij,ij->i", inverse, inverse))
     return coef.reshape(shape), error.reshape(shape), freedom
-
-
-def gram_refit(lasso: GramLasso, lags: Ints) -> tuple[Floats, Floats, int]:
-    """Do what `least_squares_refit` does, from moments.
-
-    A direction in which the columns vary by less than 1e-6 of the largest counts as none: moments
-    hold squares.
-    """
-    dim = lasso.correlation.shape[1]
-    columns = (lags[:, None] * dim + np.arange(dim)).ravel()
-    values, vectors = np.linalg.eigh(lasso.gram[np.ix_(columns, columns)])
-    kept = values > LEAST_SQUARE * values.max(initial=0.0)
-    shape, freedom = (len(lags), dim), lasso.n - lasso.n_unpenalised - int(kept.sum())
-    if freedom < 1:
-        return np.full(shape, np.nan), np.full(shape, np.nan), 0
-    inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    coef = inverse @ lasso.correlation[lags].ravel()
-    phi = np.zeros_like(lasso.correlation)
-    phi[lags] = coef.reshape(shape)
-    variance = lasso.residual_square(phi) / freedom
-    error = np.sqrt(variance * np.diag(inverse) / lasso.n)
-    return phi[lags], error.reshape(shape), freedom
 
 
 def _complement(theta: Floats) -> Floats:

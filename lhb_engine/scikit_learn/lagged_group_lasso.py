@@ -15,8 +15,8 @@ from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import block_norms
 from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
 from lhb_engine.lasso.rank_one import rank_one
-from lhb_engine.lasso.regularization import noise_adaptive, noise_adaptive_of_moments
-from lhb_engine.lasso.standard_errors import gram_refit, least_squares_refit
+from lhb_engine.lasso.regularization import noise_adaptive
+from lhb_engine.lasso.standard_errors import least_squares_refit
 from lhb_engine.scikit_learn.rounds import (
     ChunkSums,
     Rounds,
@@ -90,6 +90,9 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     _takes_chunks = True
     _settings: tuple[Any, ...]  # parameters with which `partial_fit` began
+    coef_: Floats
+    control_coef_: Floats
+    intercept_: float
 
     def __init__(
         self,
@@ -131,14 +134,9 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Bad input or parameters, or fewer than two rows whose lags and reward are known.
         """
         rows = self._rows(X, y, lengths)
-        lasso = self._lasso(rows)
-        lam = self.lam
-        if lam is None:
-            intercept, controls = self.fit_intercept, rows.controls
-            lam = noise_adaptive(
-                rows.design, rows.y, fit_intercept=intercept, controls=controls
-            ).lam
-        self._install_rows(lasso.solve(self._solved(lam), tol=self.tol), lam, rows)
+        self._fit_rows(rows)
+        if hasattr(self, "_sums"):
+            del self._sums
         return self
 
     @available_if(lambda self: self._takes_chunks and self.profiles == "each")  # type: ignore[untyped-decorator]
@@ -175,7 +173,9 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             sums = ChunkSums.begun(rounds, self.n_lags, self.zero_start, self.fit_intercept)
         sums = sums.with_rounds(rounds, goes_on)
         if sums.moments.n_rows >= 2:
-            self._install_sums(sums)
+            self._fit_rows(sums.rows(self._scale(sums.spread)))
+            self._mean, self._covariance = sums.spread.mean, sums.spread.covariance
+            self.intercept_ = sums.intercept(self.intercept_, self.coef_, self.control_coef_)
         elif self.__sklearn_is_fitted__():
             del self.coef_  # of an earlier fit, without these rounds
         self._sums, self._settings = sums, settings
@@ -315,61 +315,46 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             rows.design, rows.y, fit_intercept=self.fit_intercept, controls=rows.controls
         )
 
-    def _solved(self, lam: float) -> float:
-        """Return what is solved for: constant y has no noise, and any lam gives zero."""
-        return 1.0 if self.lam is None and lam <= 0 else lam
+    def _fit_rows(self, rows: Rows) -> None:
+        """Fit, and set the fitted attributes."""
+        lam = self.lam
+        if lam is None:
+            lam = noise_adaptive(
+                rows.design,
+                rows.y,
+                fit_intercept=self.fit_intercept,
+                controls=rows.controls,
+                n=rows.n,
+            ).lam
+        # constant y has no noise, and any lam gives zero
+        solved = 1.0 if self.lam is None and lam <= 0 else lam
+        self._install(self._lasso(rows).solve(solved, tol=self.tol), lam, rows)
 
-    def _install_rows(self, result: GroupLassoResult, lam: float, rows: Rows) -> None:
-        """Set the fitted attributes from rows."""
+    def _install(self, result: GroupLassoResult, lam: float, rows: Rows) -> None:
+        """Set the fitted attributes."""
         residual = rows.y - rows.design.matvec(result.phi) - rows.controls @ result.controls
         residual -= result.intercept * rows.design.intercept
         self.intercept_ = result.intercept
-        self._install(result, lam, rows.scale, len(rows.y), float(residual @ residual))
-        if self.standard_errors:
-            active = np.flatnonzero(block_norms(result.phi))
-            refit = least_squares_refit(
-                rows.design, rows.y, active, self.fit_intercept, rows.controls
-            )
-            self._install_refit(active, refit, rows.scale)
-        if hasattr(self, "_sums"):
-            del self._sums
-
-    def _install_sums(self, sums: ChunkSums) -> None:
-        """Fit moments, and set the fitted attributes."""
-        scale = self._scale(sums.spread)
-        lasso = sums.lasso(scale)
-        lam = noise_adaptive_of_moments(lasso).lam if self.lam is None else self.lam
-        result = lasso.solve(self._solved(lam), tol=self.tol)
-        self._mean, self._covariance = sums.spread.mean, sums.spread.covariance
-        self._install(result, lam, scale, lasso.n, lasso.residual_square(result.phi))
-        self.intercept_ = sums.intercept(result.intercept, self.coef_, result.controls)
-        if self.standard_errors:
-            active = np.flatnonzero(block_norms(result.phi))
-            self._install_refit(active, gram_refit(lasso, active), scale)
-
-    def _install(
-        self, result: GroupLassoResult, lam: float, scale: Floats, n_rows: int, square: float
-    ) -> None:
-        """Set the fitted attributes but the intercept; `square` is the sum of squared residuals."""
-        self.coef_ = self._columns(result.phi / scale)
+        self.coef_ = self._columns(result.phi / rows.scale)
         self.control_coef_ = result.controls
         self.lam_ = lam
         self.dual_gap_ = result.gap
         self.n_iter_ = max(1, result.n_iterations)
-        self.n_rows_ = n_rows
+        self.n_rows_ = rows.n
         direction = rank_one(self.coef_)
         self.theta_ = np.zeros(len(self._lagged)) if direction is None else direction.theta
         self.lag_weights_ = np.zeros(self.n_lags) if direction is None else direction.weights
-        freedom = n_rows - np.count_nonzero(result.phi) - len(self.controls) - self.fit_intercept
+        freedom = rows.n - np.count_nonzero(result.phi) - len(self.controls) - self.fit_intercept
+        square = float(residual @ residual) * (rows.n / len(residual))
         self.sigma_ = float(np.sqrt(square / freedom)) if freedom > 0 else np.inf
-
-    def _install_refit(
-        self, active: Ints, refit: tuple[Floats, Floats, int], scale: Floats
-    ) -> None:
-        coef, error, self._freedom = refit
-        found = np.full((2, self.n_lags, len(scale)), np.nan)
-        found[:, active] = coef / scale, error / scale
-        self.refit_coef_, self.refit_error_ = self._columns(found[0]), self._columns(found[1])
+        if self.standard_errors:
+            active = np.flatnonzero(block_norms(result.phi))
+            coef, error, self._freedom = least_squares_refit(
+                rows.design, rows.y, active, self.fit_intercept, rows.controls, rows.n
+            )
+            found = np.full((2, self.n_lags, len(rows.scale)), np.nan)
+            found[:, active] = coef / rows.scale, error / rows.scale
+            self.refit_coef_, self.refit_error_ = self._columns(found[0]), self._columns(found[1])
 
     def _checked(self, X: Any, past: Any) -> tuple[Floats, Floats]:
         """X, and the n_lags - 1 rows of lagged features before it."""
@@ -467,14 +452,14 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
         self.mse_path_ = np.array(errors).T
         best = int(self.mse_path_.mean(axis=1).argmin())
         results = list(whole.path(self.lams_[: best + 1].tolist(), tol=self.tol))
-        self._install_rows(results[-1], float(self.lams_[best]), rows)
+        self._install(results[-1], float(self.lams_[best]), rows)
         return self
 
     def _errors(self, rows: Rows, held: Ints) -> list[float]:
         """Mean squared error on the held-out rows along the path."""
         kept = np.setdiff1d(np.arange(rows.design.n_rows), held)
         train = self._lasso(
-            Rows(rows.design.select(kept), rows.y[kept], rows.controls[kept], rows.scale)
+            Rows(rows.design.select(kept), rows.y[kept], rows.controls[kept], rows.scale, len(kept))
         )
         test = rows.design.select(held)
 

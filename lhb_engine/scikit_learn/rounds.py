@@ -4,27 +4,29 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dpstrf
 
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.design.moment_sums import design_moments
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
-from lhb_engine.lasso.gram_lasso import GramLasso
 from lhb_engine.lasso.least_squares import LARGEST
 
 FLAT = 1e-12  # of a feature's largest value: a spread this small is rounding
+LEAST_SQUARE = 1e-12  # of a column's: sums tell no smaller square from 0
 
 
 class Rows(NamedTuple):
     """The rows of a fit: lagged design, values, unlagged columns, scales of the features.
 
-    Rows are rounds whose reward and lags are known.
+    Rows are rounds whose reward and lags are known, or fewer that stand for `n` of these.
     """
 
     design: LaggedDesign
     y: Floats
     controls: Floats
     scale: Floats
+    n: int
 
 
 class Rounds(NamedTuple):
@@ -59,7 +61,7 @@ class Rounds(NamedTuple):
             measured &= np.concatenate([np.arange(n) for n in self.lengths]) >= n_lags - 1
         used = np.flatnonzero(measured)
         scale = np.ones(self.lagged.shape[1])
-        return Rows(design.select(used), self.y[used], self.controls[used], scale)
+        return Rows(design.select(used), self.y[used], self.controls[used], scale, len(used))
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,28 @@ class ChunkSums:
         past = moved.lagged[len(moved.lagged) - min(n_lags - 1, n_open) :].copy()
         return replace(self, moments=moments, spread=spread, past=past)
 
-    def lasso(self, scale: Floats) -> GramLasso:
-        """Return the problem with each feature divided by its `scale`, (n_lagged,)."""
-        n_covariates = self.moments.n_covariates
-        unpenalised = range(0 if self.fit_intercept else 1, n_covariates)
-        return GramLasso(self.moments.divided(scale, 1.0), unpenalised)
+    def rows(self, scale: Floats) -> Rows:
+        """Return rows with the same mean products, each feature divided by its `scale`.
+
+        There are as many as columns, or as the columns' rank. They are a Cholesky factor of the
+        moments, turned so that the constant is 1 in each.
+        """
+        moments = self.moments.divided(scale, 1.0)
+        size = np.sqrt(np.diag(moments.matrix))
+        size[size == 0.0] = 1.0
+        upper, order, n, _ = dpstrf(moments.matrix / np.outer(size, size), tol=LEAST_SQUARE)
+        rows = np.empty((n, len(size)))
+        rows[:, order - 1] = np.triu(upper)[:n]
+        rows *= size * np.sqrt(n / moments.n_rows)
+        turn = rows[:, moments.n_lagged] - 1.0
+        if turn.any():
+            rows -= np.outer(turn, turn @ rows) * (2.0 / (turn @ turn))
+        lagged, controls = rows[:, : moments.n_lagged], rows[:, moments.n_lagged + 1 : -1]
+        # each row is a trajectory of as many rounds as lags, of which the last is measured
+        contexts = lagged.reshape(n, moments.n_lags, moments.dim)[:, ::-1]
+        design = LaggedDesign([*contexts], moments.n_lags)
+        design = design.select(np.arange(1, n + 1) * moments.n_lags - 1)
+        return Rows(design, rows[:, -1], controls, scale, moments.n_rows)
 
     def intercept(self, intercept: float, coef: Floats, controls: Floats) -> float:
         """Return the intercept that belongs to features and rewards as given."""

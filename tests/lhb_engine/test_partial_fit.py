@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from lhb_engine.lasso.group_lasso import GroupLasso
 from lhb_engine.scikit_learn import LaggedGroupLasso, LaggedGroupLassoCV
+from lhb_engine.scikit_learn.rounds import ChunkSums, Rounds
 from tests.examples import examples
 from tests.lhb_engine.dense_algebra import toeplitz
 
@@ -103,6 +105,26 @@ def test_cut_anywhere_it_minimises_what_fit_minimises(log):
         assert parts.sigma_**2 * freedom == pytest.approx(square, rel=1e-6, abs=n * rounding)
     np.testing.assert_allclose(parts._mean, whole._mean, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(parts._covariance, whole._covariance, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("n", [40, 400])
+def test_rows_made_of_sums_stand_for_all_of_them(n, intercept):
+    """Fewer rows than columns, or more; a control that is a combination of others adds none."""
+    rng = np.random.default_rng(n)
+    lagged, controls = rng.standard_normal((n, 2)) + 3.0, rng.standard_normal((n, 3)) + 1.0
+    controls[:, 2] = controls[:, 0] - 2.0 * controls[:, 1]
+    rounds = Rounds(lagged, controls, 5.0 + lagged[:, 0] + rng.standard_normal(n), np.array([n]))
+    sums = ChunkSums.begun(rounds, 25, True, intercept).with_rounds(rounds, False)
+    scale = np.array([2.0, 0.5])
+    rows = sums.rows(scale)
+    assert rows.n == n
+    assert len(rows.y) == min(n, 50 + 2 + 1 + 1)
+    made = np.column_stack([rows.design.toarray(), np.ones(len(rows.y)), rows.controls, rows.y])
+    moments = sums.moments.divided(scale, 1.0).matrix / n
+    np.testing.assert_allclose(made.T @ made / len(made), moments, rtol=1e-9, atol=1e-9)
+    fewer = GroupLasso(rows.design, rows.y, fit_intercept=intercept, controls=rows.controls)
+    assert len(fewer.problem.basis) == 2 + intercept
 
 
 def log_of(n=3000, dim=3, seed=0, level=0.0):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.design.overlap_save import SingleRows
 from tests.examples import examples
 from tests.lhb_engine.dense_algebra import held, span_rows, toeplitz
 
@@ -178,3 +179,18 @@ def test_a_huge_context_leaves_later_totals_exact():
     small[0] = 0
     expected = span_rows([(a, a + 6) for a in range(14, 64, 7)], 70) @ toeplitz([small], 5)
     np.testing.assert_allclose(design.toarray()[2:], expected, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_of_a_trajectory_each_are_stored():
+    rng = np.random.default_rng(6)
+    contexts = [rng.standard_normal((n, 2)) for n in (9, 4, 12)]
+    design = LaggedDesign(contexts, 5).select([8, 11, 15])
+    (bank,) = design._banks
+    assert isinstance(bank, SingleRows)
+    phi, v = rng.standard_normal((5, 2)), rng.standard_normal(3)
+    dense = toeplitz(contexts, 5)[[8, 11, 15]]
+    np.testing.assert_allclose(design.matvec(phi), dense @ phi.ravel(), atol=1e-12)
+    np.testing.assert_allclose(design.rmatvec(v).ravel(), dense.T @ v, atol=1e-12)
+    # a row of many lags is longer than the rounds that it is made from
+    assert not isinstance(LaggedDesign(contexts, 20).select([8, 11, 15])._banks[0], SingleRows)
+    assert not isinstance(LaggedDesign(contexts, 5).select([7, 8])._banks[0], SingleRows)

@@ -19,7 +19,6 @@ import numpy as np
 from lhb_engine.history import Floats
 from service.commands.sessions import create_session
 from service.fits import job
-from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.when_due import fit_now
@@ -174,15 +173,14 @@ def size(n_slots: int, a_slot: int, seed: int = 0, totals: Totals = "all") -> di
                 answer = run_fit(url, *key, due, 0.0)
                 spent += process_time() - began
                 assert answer is not None
-                fitted = Fitted.of(answer)
-                if not fitted.is_part:
+                if not answer.is_part:
                     break
-                assert fitted.settled is not None
-                run(keep_slots(key, fitted.settled))
-            estimate = fitted.estimate
+                assert answer.settled is not None
+                run(keep_slots(key, answer.settled))
+            estimate = answer.estimate
             assert estimate is not None
-            fitted = replace(fitted, estimate={**estimate, "theta": None})
-            run(FinishFit(key, due, fitted, agents, RetryPolicy()))
+            answer = replace(answer, estimate={**estimate, "theta": None})
+            run(FinishFit(key, due, answer, agents, RetryPolicy()))
             return spent, estimate
 
         for start in range(1, n_slots + 1, AT_ONCE):

@@ -9,7 +9,7 @@ from pathlib import Path
 import service.fits.embedded
 from benchmarks.server import stalls
 from service.base.process_pool import Processes
-from service.fits.fit_answer import FitAnswer
+from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
 
 BEGUN = ".begun"  # suffix of the file that appears when a fit begins
@@ -18,7 +18,7 @@ ENOUGH = ".enough"  # and of the one that lets it end
 
 def long_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Run a fit repeatedly until it has been long enough."""
     log = os.environ[stalls.LOG]
     Path(log + BEGUN).touch()

@@ -1,8 +1,7 @@
 """What a fit's process returns, as the server takes it."""
 
-import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from service.rounds.slot_sums import SettledSlots
 from service.session.records import KeptSumsRow, SessionRow
@@ -39,19 +38,6 @@ class FitSums:
         )
 
 
-class FitAnswer(NamedTuple):
-    """What a fit's process returns.
-
-    `text` is JSON of a `Fitted` without its sums; without estimate and reason, `settled` comes
-    first. Sums come as bytes: as JSON they would be 12 MB where a fit has 500 unknowns, and be
-    parsed in the event loop.
-    """
-
-    text: str
-    sums: FitSums | None = None
-    settled: SettledSlots | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
@@ -61,7 +47,7 @@ class Fitted:
     that another attempt would end like it. `n_erased` is that of the session as the fit read it.
     """
 
-    estimate: dict[str, Any] | None
+    estimate: dict[str, Any] | None = None
     fingerprint: dict[str, Any] | None = None
     reason: str | None = None
     is_final: bool = False
@@ -69,12 +55,6 @@ class Fitted:
     n_erased: int | None = None
     sums: FitSums | None = None
     settled: SettledSlots | None = None
-
-    @classmethod
-    def of(cls, answer: FitAnswer) -> Self:
-        """Return what a fitting process says."""
-        said = {"estimate": None, **json.loads(answer.text)}
-        return cls(**said, sums=answer.sums, settled=answer.settled)
 
     @property
     def is_part(self) -> bool:

@@ -6,7 +6,6 @@ The limit of CPU time (not on Windows) counts what the fit has had of a processo
 waited for one: on a busy machine a fit takes long and has done nothing wrong.
 """
 
-import json
 import os
 import platform
 import resource
@@ -16,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_info
 from lhb_engine.agents.base import NeedsAllRows, NeedsNewSums
 from lhb_engine.blas import one_thread
 from service.fits.beginning import beginning
-from service.fits.fit_answer import FitAnswer
+from service.fits.fit_answer import Fitted
 from service.session.records import SessionKey
 from service.storage.database_url import open_reader
 
@@ -120,24 +120,23 @@ def prepare_process(niceness: int, memory_mb: int) -> None:
 
 def run_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Run the fit of a session that is due after round `due`.
 
     `idle_seconds` are those of `in_idle_time`; 0 fits at the process's own priority, as does a
-    session whose decisions wait for its fits. The answer has `estimate` and `fingerprint`, or the
-    `reason` of the failure; or slots alone if these are to be kept before the fit can go on; it is
-    None if the session's current fit is another one by now.
+    session whose decisions wait for its fits. The answer is None if the session's current fit is
+    another one by now.
     """
     try:
         with limited():
             return _run_fit(database_url, (tenant, session_id), due, idle_seconds)
     except NeedsMoreMemory as error:
-        return FitAnswer(json.dumps({"reason": str(error), "is_final": True}))
+        return Fitted(reason=str(error), is_final=True)
 
 
 def _run_fit(
     database_url: str, key: SessionKey, due: int, idle_seconds: float, sums: "Sums" = "kept"
-) -> FitAnswer | None:
+) -> Fitted | None:
     from service.fits.prepared_fit import PreparedFit, read_fit, sums_to_keep
 
     with open_reader(database_url) as reader:
@@ -151,11 +150,11 @@ def _run_fit(
         agent = begun.agent(reader, session)
         given = session, agent, current.window, current.known, begun.measured
         found = read_fit(reader, *given, takes_kept=True, sums=sums)
-    made: dict[str, Any] = {"session_name": session.name, "n_erased": session.n_erased_rows}
+    made = Fitted(session_name=session.name, n_erased=session.n_erased_rows)
     if found.reason is not None:
-        return FitAnswer(json.dumps({**made, "reason": found.reason, "is_final": True}))
+        return replace(made, reason=found.reason, is_final=True)
     if found.fit is None:
-        return FitAnswer(json.dumps(made), settled=found.settled)
+        return replace(made, settled=found.settled)
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":
@@ -169,13 +168,13 @@ def _run_fit(
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
-        return FitAnswer(json.dumps({**made, "reason": f"{type(error).__name__}: {error}"}))
-    made["estimate"] = estimate.to_json() | {"seconds": time.perf_counter() - began}
-    made["fingerprint"] = fingerprint()
+        return replace(made, reason=f"{type(error).__name__}: {error}")
+    answer = estimate.to_json() | {"seconds": time.perf_counter() - began}
     kept = None
     if made_sums is not None:
         kept = sums_to_keep(made_sums, session, found.fit.anew, is_new=begun.is_new)
-    return FitAnswer(json.dumps(made), kept, found.settled)
+    made = replace(made, estimate=answer, fingerprint=fingerprint())
+    return replace(made, sums=kept, settled=found.settled)
 
 
 def in_idle_time(

@@ -12,7 +12,7 @@ from service.base.problems import ProblemCode, Unavailable
 from service.base.process_pool import NotBegun, Processes
 from service.base.settings import Settings
 from service.fits.cost import cpu_limit
-from service.fits.fit_answer import FitAnswer, Fitted
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import SPENT, STARVED, prepare_process, run_fit, within_cpu_time
 from service.fits.process_places import Place, Places
@@ -23,7 +23,7 @@ from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
 Answer = TypeVar("Answer")
-Job = Callable[[str, str, str, int, float], FitAnswer | None]
+Job = Callable[[str, str, str, int, float], Fitted | None]
 MAX_DEATHS = 3  # of a fit whose process dies, before the fit counts as failed
 LONGEST_PAUSE_SECONDS = 30.0  # between two looks whether processes begin work again
 BUSY_SECONDS = 60.0  # after a fit that got too little idle time, in which no fit runs in idle time
@@ -134,7 +134,7 @@ class FitProcesses:
             assert fitted.settled is not None
             n_lost += not await self._persist(keep_slots(place.key, fitted.settled))
             if n_lost == MAX_DEATHS:
-                return Fitted(None, reason="decisions were voided, or erased, while it summed them")
+                return Fitted(reason="decisions were voided, or erased, while it summed them")
         return fitted
 
     async def _fitted(self, place: Place, due: int) -> Fitted | None:
@@ -146,10 +146,12 @@ class FitProcesses:
         given = (cpu_seconds, self.job, self._settings.database_url, *key, due)
         while True:
             try:
-                answer = await processes.run(within_cpu_time, *given, idle_seconds, seconds=limit)
+                fitted: Fitted | None = await processes.run(
+                    within_cpu_time, *given, idle_seconds, seconds=limit
+                )
             except (NotBegun, Unavailable) as error:
                 if isinstance(error, Unavailable) and error.code == ProblemCode.STORAGE_FAILING:
-                    return Fitted(None, reason=error.detail)  # its own rows may be damaged
+                    return Fitted(reason=error.detail)  # its own rows may be damaged
                 raise
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:
@@ -158,20 +160,18 @@ class FitProcesses:
                     continue
                 if error.exitcode == SPENT:
                     reason = f"the fit took more than {cpu_seconds:g} s of CPU time"
-                    return Fitted(None, reason=reason, is_final=True)
+                    return Fitted(reason=reason, is_final=True)
                 log.warning("fit_process_died", session=key[1], due=due, reason=str(error))
                 n_died += 1
                 if n_died == MAX_DEATHS:
-                    return Fitted(
-                        None, reason=f"the fitting process died {MAX_DEATHS} times: {error}"
-                    )
+                    return Fitted(reason=f"the fitting process died {MAX_DEATHS} times: {error}")
                 continue
             except TimeoutError:
                 reason = f"the fit took longer than {limit:g} s"
-                return Fitted(None, reason=reason, is_final=True)
+                return Fitted(reason=reason, is_final=True)
             except Exception as error:  # the job could not read its data
-                return Fitted(None, reason=f"{type(error).__name__}: {error}")
-            return None if answer is None else Fitted.of(answer)
+                return Fitted(reason=f"{type(error).__name__}: {error}")
+            return fitted
 
     def _watch(self) -> None:
         """Use no stalled processes until they begin work again."""

@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.fits.fit_answer import FitAnswer
+from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
 from service.storage.database_url import open_reader
 
 
 def held_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """A real fit, once the gate is gone; leaves its process id beside it."""
     gate = Path(os.environ["LHB_TEST_GATE"])
     gate.with_suffix(".pid").write_text(str(os.getpid()))
@@ -25,7 +25,7 @@ def held_fit(
 
 def held_if_wide(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """A real fit; of many features only once the gate is gone."""
     with open_reader(database_url) as reader:
         session = reader.session((tenant, session_id))
@@ -36,7 +36,7 @@ def held_if_wide(
 
 def failing_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Cannot read its data."""
     raise OSError("on fire")
 

@@ -139,12 +139,11 @@ class ServiceHarness:
         while (due := self.session.fit_due) is not None:
             answer = run_fit(url, *self.key, due, 0.0)
             assert answer is not None
-            fitted = Fitted.of(answer)
-            if fitted.is_part:
-                assert fitted.settled is not None
-                self.run(keep_slots(self.key, fitted.settled))
+            if answer.is_part:
+                assert answer.settled is not None
+                self.run(keep_slots(self.key, answer.settled))
                 continue
-            self.run(FinishFit(self.key, due, fitted, self.agents, RetryPolicy(1)))
+            self.run(FinishFit(self.key, due, answer, self.agents, RetryPolicy(1)))
 
     @property
     def estimates(self) -> list[EstimateRow]:

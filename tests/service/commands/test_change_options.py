@@ -11,7 +11,6 @@ from service.base.problems import Problem
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
 from service.fits import beginning
-from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.session.records import MOST_CHANGES, SessionRow
@@ -54,8 +53,7 @@ def fit(harness: ServiceHarness, url: str) -> None:
     while (due := harness.session.fit_due) is not None:
         answer = run_fit(url, *harness.key, due, 0.0)
         assert answer is not None
-        fitted = Fitted.of(answer)
-        harness.run(FinishFit(harness.key, due, fitted, harness.agents, RetryPolicy()))
+        harness.run(FinishFit(harness.key, due, answer, harness.agents, RetryPolicy()))
 
 
 def replayed(harness: ServiceHarness) -> Any:

@@ -1,6 +1,5 @@
 """What fitting processes run in tests: real fits behind a gate, and failures."""
 
-import json
 import os
 import time
 from pathlib import Path
@@ -9,7 +8,7 @@ import service.fits.prepared_fit
 import service.rounds.history
 from lhb_engine.agents import fit_past as summed_fit_of_engine
 from service.base.problems import ProblemCode, Unavailable
-from service.fits.fit_answer import FitAnswer
+from service.fits.fit_answer import Fitted
 from service.fits.job import in_idle_time, run_fit
 from service.rounds import slot_sums
 from service.storage.database_url import open_reader
@@ -27,7 +26,7 @@ def tries_of(database_url: str) -> Path:
 
 def gated_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """A real fit, once the gate is open; writes its process id where the test finds it."""
     gate = gate_of(database_url)
     part = gate.with_suffix(".part")
@@ -40,7 +39,7 @@ def gated_fit(
 
 def failing_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Cannot read its data while the gate is there."""
     if gate_of(database_url).exists():
         raise OSError("the disk is on fire")
@@ -49,7 +48,7 @@ def failing_fit(
 
 def unreadable_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Finds the database unreachable while the gate is there, and leaves a mark of each try."""
     if gate_of(database_url).exists():
         with tries_of(database_url).open("a") as file:
@@ -61,14 +60,14 @@ def unreadable_fit(
 
 def dying_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Dies every time."""
     os._exit(9)
 
 
 def starved_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Finds no idle time, of which it leaves a mark, and is a real fit without."""
     if idle_seconds:
         with tries_of(database_url).open("a") as file:
@@ -79,7 +78,7 @@ def starved_fit(
 
 def summed_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """A real fit in a process where four rounds are many enough to keep sums."""
     for module in (service.fits.prepared_fit, service.rounds.history, summed_fit_of_engine):
         module.LATEST = 4  # type: ignore[attr-defined]
@@ -88,7 +87,7 @@ def summed_fit(
 
 def sleeping_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Never ends."""
     time.sleep(600)
     return None
@@ -96,7 +95,7 @@ def sleeping_fit(
 
 def spinning_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Computes for ever."""
     while True:
         pass
@@ -104,15 +103,15 @@ def spinning_fit(
 
 def waiting_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """Gets no processor for a second, and ends."""
     time.sleep(1.0)
-    return FitAnswer(json.dumps({"reason": "it has run to its end", "is_final": True}))
+    return Fitted(reason="it has run to its end", is_final=True)
 
 
 def fit_in_parts(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """A real fit in a process where eight slots are many; gated from its second part on."""
     slot_sums.STRETCH = slot_sums.AT_ONCE = 8
     slot_sums.MOST_ROWS = 1
@@ -124,7 +123,7 @@ def fit_in_parts(
 
 def fit_handed_in_late(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> FitAnswer | None:
+) -> Fitted | None:
     """A real fit whose answer waits until the gate is open."""
     answer = run_fit(database_url, tenant, session_id, due, idle_seconds)
     gated_fit(database_url, tenant, "no such session", due, idle_seconds)

@@ -1,7 +1,7 @@
 """A session that learns from kept sums, each of whose fits is compared with one of all rows."""
 
-import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import service.fits.prepared_fit
 from lhb_engine.agents import fit_past
 from lhb_engine.history import History
-from service.fits.fit_answer import FitAnswer, Fitted
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds import history
@@ -60,11 +60,10 @@ class Counted:
         return found
 
 
-def without_seconds(answer: FitAnswer) -> dict[str, Any]:
-    """What a fit says, but for the time that it took."""
-    found: dict[str, Any] = json.loads(answer.text)
-    found.get("estimate", {}).pop("seconds", None)
-    return found
+def without_seconds(answer: Fitted) -> Fitted:
+    """What a fit says, but for the time that it took and its sums."""
+    estimate = answer.estimate and {**answer.estimate, "seconds": None}
+    return replace(answer, estimate=estimate, sums=None, settled=None)
 
 
 class World:
@@ -164,8 +163,7 @@ class World:
             assert other is not None
             assert without_seconds(other) == expected
             assert other.sums == whole.sums
-        fitted = Fitted.of(answer)
-        finish = FinishFit(self.harness.key, due, fitted, self.harness.agents, RetryPolicy())
+        finish = FinishFit(self.harness.key, due, answer, self.harness.agents, RetryPolicy())
         self.harness.run(finish)
         self.n_fits += 1
 

@@ -14,7 +14,6 @@ import service.rounds.retention
 from lhb_engine.design import levels
 from service.base.problems import Problem
 from service.commands.drop_rounds import drop_rounds, give_up_rounds
-from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds.retention import plan
@@ -139,12 +138,9 @@ class Twins:
                 assert due is not None
                 answer = run_fit(self.url, *key, due, 0.0)
                 assert answer is not None
-                made = json.loads(answer.text)
-                assert "estimate" in made, made
-                made["estimate"].pop("seconds")
-                found.append((made["estimate"], answer.sums))
-                fitted = Fitted.of(answer)
-                finish = FinishFit(key, due, fitted, self.harness.agents, RetryPolicy())
+                assert answer.estimate is not None, answer
+                found.append(({**answer.estimate, "seconds": None}, answer.sums))
+                finish = FinishFit(key, due, answer, self.harness.agents, RetryPolicy())
                 assert self.harness.run(finish) != "failed"
             assert all(one == found[0] for one in found)
 
@@ -159,17 +155,16 @@ class Twins:
         return True
 
     def fit_one(self, i: int) -> dict[str, Any]:
-        """The fit that is due of one session alone."""
+        """The estimate of the fit that is due of one session alone."""
         self.harness.key = key = self.keys[i]
         due = self.harness.session.fit_due
         assert due is not None
         answer = run_fit(self.url, *key, due, 0.0)
         assert answer is not None
-        made: dict[str, Any] = json.loads(answer.text)
-        assert "estimate" in made, made
-        finish = FinishFit(key, due, Fitted.of(answer), self.harness.agents, RetryPolicy())
+        assert answer.estimate is not None, answer
+        finish = FinishFit(key, due, answer, self.harness.agents, RetryPolicy())
         assert self.harness.run(finish) != "failed"
-        return made
+        return answer.estimate
 
     def play_one_side(self, n_rounds: int, names: tuple[str, ...]) -> None:
         """Only the last session goes on."""

@@ -1,6 +1,5 @@
 """A session by the clock, each of whose fits is made in every way that there is."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import pytest
 import service.fits.prepared_fit
 from service.commands.out_of_turn import ask_fit
 from service.fits import job
-from service.fits.fit_answer import FitAnswer, Fitted
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds import history, slot_history, slot_sums
@@ -24,6 +23,7 @@ from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session
 from tests.lhb_engine.few_draws import few_draws
 from tests.service.fits.kept_limits import keep_sums_from
+from tests.service.fits.kept_rounds import without_seconds
 from tests.service.service_harness import ServiceHarness
 
 DIM, SECONDS, START, LATE = 3, 60, 960, 4
@@ -187,20 +187,19 @@ class World:
         for one in (sliced, answer):
             assert without_seconds(one) == without_seconds(expected)
             assert one.sums == expected.sums
-        self.finish(due, Fitted.of(answer))
+        self.finish(due, answer)
         self.n_from_sums += len(made)
         self.n_fits += 1
 
-    def answer(self, due: int) -> FitAnswer:
+    def answer(self, due: int) -> Fitted:
         """Return the answer of a fit, after those of its parts."""
         while True:
             answer = run_fit(self.url, *self.harness.key, due, 0.0)
             assert answer is not None
-            fitted = Fitted.of(answer)
-            if not fitted.is_part:
+            if not answer.is_part:
                 return answer
-            assert fitted.settled is not None
-            assert self.harness.run(keep_slots(self.harness.key, fitted.settled))
+            assert answer.settled is not None
+            assert self.harness.run(keep_slots(self.harness.key, answer.settled))
             self.n_parts += 1
 
     def finish(self, due: int, fitted: Fitted) -> None:
@@ -219,10 +218,3 @@ class World:
         assert replay.differences == []
         assert replay.n_estimates == self.n_fits
         return replay.n_erased
-
-
-def without_seconds(answer: FitAnswer) -> Any:
-    """Return what an answer says but for the time that it took."""
-    found = json.loads(answer.text)
-    found["estimate"].pop("seconds")
-    return found

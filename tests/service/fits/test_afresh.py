@@ -109,7 +109,7 @@ class World:
     def answer(self) -> Fitted:
         answer = run_fit(self.url, *self.harness.key, self.harness.session.fit_due or 0, 0.0)
         assert answer is not None
-        return Fitted.of(answer)
+        return answer
 
     def finish(self, fitted: Fitted) -> Any:
         harness, due = self.harness, self.harness.session.fit_due or 0

@@ -36,7 +36,7 @@ def test_a_fit_that_finds_nothing_leaves_sums_for_the_next(
     def answer() -> Fitted:
         found = run_fit(database_url, *harness.key, harness.session.fit_due or 0, 0.0)
         assert found is not None
-        return Fitted.of(found)
+        return found
 
     def finish(fitted: Fitted) -> str:
         due = harness.session.fit_due or 0

@@ -151,7 +151,7 @@ def test_what_comes_for_a_dropped_round_is_told(harness: ServiceHarness, databas
     harness.reward(9.0, round=decision.round, reward_id="w")
     harness.reward(0.1, round=decision.round, correct=True, reward_id="w2")
     harness.run(ask_fit(harness.key, agents))
-    assert twins.fit_one(1)["estimate"]["n_rows"] > len(before)
+    assert twins.fit_one(1)["n_rows"] > len(before)
 
 
 def test_a_kill_between_slices_loses_nothing(
@@ -225,7 +225,7 @@ def test_a_trajectory_goes_on_after_its_rows_went(
     for _ in range(HORIZON - 2):
         harness.reward(50.0, "gone", round=harness.decide("gone", contexts=np.eye(DIM)).round)
     harness.run(ask_fit(harness.key, harness.agents))
-    found = twins.fit_one(1)["estimate"]
+    found = twins.fit_one(1)
     others = len(twins.rows(1)["measurements"])
     assert found["n_rows"] < n + others
     before = found["n_rows"]

@@ -134,5 +134,5 @@ def test_a_memory_that_reaches_further_is_refused(
     harness.run(change_session(session.key, longest))
     refused("round_dropped", harness.reward, 1.0, event_id="~1")
     harness.run(ask_fit(session.key, harness.agents))
-    assert twins.fit_one(2)["estimate"]["first_round"] == session.dropped_to + 1
+    assert twins.fit_one(2)["first_round"] == session.dropped_to + 1
     harness.reward(0.5, round=harness.decide(contexts=np.eye(DIM)).round)

@@ -12,7 +12,6 @@ from lhb_engine.design.moments import Moments
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.transfer.file_format import export_session
@@ -116,12 +115,11 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     assert n_left == sizes[1]["decisions"]
     assert session.fit_due is not None
     assert running is not None
-    fitted = Fitted.of(running)  # it has read the rows that are gone
-    assert fitted.sums is not None
+    assert running.sums is not None  # of the rows that are gone
     policy = RetryPolicy(5, 0.0)
-    finish = FinishFit(session.key, session.fit_due, fitted, harness.agents, policy)
+    finish = FinishFit(session.key, session.fit_due, running, harness.agents, policy)
     assert harness.run(finish) is None  # it is made again
-    found = [twins.fit_one(i)["estimate"] for i in (0, 1)]
+    found = [twins.fit_one(i) for i in (0, 1)]
     assert found[0]["n_rows"] == found[1]["n_rows"]
     kept = [twins.kept(i) for i in (0, 1)]
     assert kept[0].n_settled == kept[1].n_settled
@@ -150,7 +148,7 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
         last = harness.decide(contexts=np.eye(DIM)).round
         harness.reward(0.1, round=last, reward_id=f"last-{i}")
     harness.run(ask_fit(harness.key, harness.agents))
-    found_then = twins.fit_one(1)["estimate"]
+    found_then = twins.fit_one(1)
     assert found_then["n_rows"] >= gone
     assert found_then["n_rows"] < n_rows
 

@@ -10,7 +10,6 @@ from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory, sweep
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import remove_session
-from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
 from service.rounds import slot_sums
 from service.storage.transactions import Store
@@ -96,7 +95,7 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
     harness.run_large(erase_trajectory(harness.key, "b"))
     left = world.kept()
     assert {row.trajectory for row in left} == (set() if totals == "all" else {"", "a"})
-    world.finish(due.key, Fitted.of(running))  # nothing of it is recorded: it is made again
+    world.finish(due.key, running)  # nothing of it is recorded: it is made again
     assert world.kept() == left
     with harness.store.reader() as reader:
         assert reader.kept_sums(harness.key) is None
@@ -149,7 +148,7 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
     world.fit()  # it knows nothing of the second void
     first = world.kept()
     assert running is not None
-    assert 0 < len(first) < len(Fitted.of(running).settled.rows)
+    assert 0 < len(first) < len(running.settled.rows)
     world.play(6)
     world.ask()
     assert len(world.kept()) > len(first)

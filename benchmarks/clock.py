@@ -14,7 +14,6 @@ from lhb_engine.agents import make_agent
 from lhb_engine.history import Floats, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.slots_of_time import slot_sums
 
 DIM, HORIZON, N_ARMS, NOISE, SPARSITY = 5, 48, 10, 0.1, 4
 HEADER = """| decisions a slot | 1 - abs(cos) | highest | regret a decision, first tenth | last |
@@ -70,7 +69,8 @@ def play(a_slot: float, seed: int, n_slots: int = 1000) -> ClockRun:
             signals = arms @ world.theta
             regret[slot - 1] += signals.max() - signals[arm]
         if window is not None and slot == window.due:
-            sums = slot_sums(np.array(slots), np.array(chosen).reshape(-1, DIM), 1, slot)
+            sums = np.zeros((slot, DIM))
+            np.add.at(sums, np.array(slots, np.int64) - 1, np.array(chosen).reshape(-1, DIM))
             totals = world.rewards(sums @ world.theta)
             rows = Measurements.single(np.arange(1, slot + 1), totals)
             history = History(DIM, {"": Trajectory(sums, rows)})

@@ -28,13 +28,13 @@ from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page
 from service.api.bins import BY, Bins, of_numbers, of_times, times_of
 from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
-from service.rounds.deciding import deciding
 from service.rounds.offered_arms import arm_of, offered_arms
 from service.rounds.stored_rows import last_decisions
 from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import ChosenArm, Reader
+from service.writer.agent_cache import deciding
 
 router = Routes(SESSION, tags=["estimates"])
 MOST_ARMS = 50  # that are told apart: those chosen most

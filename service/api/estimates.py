@@ -21,12 +21,11 @@ from service.api.sessions import names_answer
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import ask_fit
 from service.fits.record import findings_of, last_estimated
-from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
 from service.session.records import DueFit, EstimateRow, OpenWindow, SessionRow, window_to_json
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.writer.agent_cache import build_agent
+from service.writer.agent_cache import build_agent, deciding
 
 router = Routes(SESSION, tags=["estimates"])
 NO_WORKER = "no worker runs: the fit begins when one does (lhb worker)"

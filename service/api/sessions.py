@@ -18,13 +18,13 @@ from service.api.runtime import Service, actor_of, is_still_allowed, service_of,
 from service.base.problems import Problem
 from service.commands.sessions import change_session, create_session, erase_feature, remove_session
 from service.fits.cost import allowed_cost
-from service.rounds.deciding import deciding
 from service.session.records import SessionRow
 from service.session.slot_clock import Totals
 from service.session.spec import SessionSpec
 from service.session.trial import Guard, Policy
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
+from service.writer.agent_cache import deciding
 
 
 class ControlAnswer(TypedDict):

@@ -16,14 +16,13 @@ from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
 from service.rounds.closing import closing_of
-from service.rounds.deciding import deciding
 from service.rounds.own_responses import closed_rounds, first_of_last, last_rounds
 from service.rounds.timeline import timeline_of
 from service.session.covariates import given_covariates
 from service.session.records import DecisionRow, MeasurementRow, SessionRow, TrajectoryRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.writer.agent_cache import build_agent
+from service.writer.agent_cache import build_agent, deciding
 
 router = Routes(SESSION, tags=["rounds"])
 MISSING_AMONG = 1000  # a trajectory's last rounds, in which missing rewards are counted

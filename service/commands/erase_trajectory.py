@@ -7,6 +7,7 @@ from service.commands.out_of_turn import fit_anew
 from service.commands.sessions import find_session
 from service.fits.when_due import recount
 from service.lift.steps import lift_sums_without
+from service.rounds.closing import closing_of
 from service.rounds.retention import measurements_left, rounds_left
 from service.rounds.timeline import timeline_of
 from service.session.records import COMMAND_LINE, Actor, HiddenRows, SessionKey
@@ -85,7 +86,8 @@ def hide_trajectory(
     given twice. The sums of the session's past go, and a fit is due that begins from nothing and
     adds up the rows that are left: so its estimate is equal to the bit to one of a session without
     these rows. Where the session has dropped rows, what is left of the trajectory is taken out of
-    the sums. The trajectory's units leave the sums of lift.
+    the sums; with a clock all of it leaves the sums of slots. The trajectory's units leave those of
+    lift.
     """
     session = find_session(uow, key)
     if session.erasing == trajectory:
@@ -99,6 +101,9 @@ def hide_trajectory(
     stored = uow.stored
     voids = stored.voids_of((*key, trajectory), 1, row.n_rounds)  # they have positions, too
     n_rounds = rounds_left(stored, session, row)
+    if closing_of(session).stays:  # dropped rounds are in sums of slots, and leave these
+        session.n_dropped_rounds -= row.n_rounds - n_rounds
+        n_rounds = row.n_rounds
     n_measurements = measurements_left(stored, session, row)
     changes = timeline.without(stored, session, trajectory)
     if has_only_sums(session):  # dropped rows are in no place but these

@@ -30,6 +30,7 @@ from service.session.rules import check_dropped, check_rules
 from service.session.slot_clock import new_clock
 from service.session.spec import PLAIN, SessionSpec, canonical
 from service.session.trial import new_trial
+from service.storage.ports import Changes
 from service.writer.agent_cache import build_agent
 from service.writer.command import command, session_command
 from service.writer.large_writes import refuse_appending
@@ -247,6 +248,8 @@ def change_session(
     elif archived is False and session.archived_at is not None:
         session.archived_at = None
         uow.effects.timed[session.key] = uow.now
+    if changed.drops_rows and not session.drops_rows:  # the next fit sums all slots anew
+        uow.write_rows(Changes(dropped_slots=[(key, 1)]))
     session.trial = changed.trial
     more_wait = changed.reward_wait_seconds - session.reward_wait_seconds
     for setting in changes.keys() & {*PLAIN} - {"options"}:

@@ -113,7 +113,8 @@ def read_fit(
         )
         return ReadFit(reason=f"{reason} from the sums of them")
     new = [*past.new] if takes_kept else []
-    settled = SettledSlots(new, known.measured, session.n_erased_rows) if new else None
+    place = known.measured, session.n_erased_rows, session.drops_rows
+    settled = SettledSlots(new, *place) if new else None
     if not past.is_whole:
         return ReadFit(settled=settled)
     past.anew = anew if has_sums(agent, past) and not has_only_sums(session) else FOR_EVER

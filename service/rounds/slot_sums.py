@@ -42,7 +42,7 @@ class SlotTable:
         self._sums: Floats = np.zeros((0, dim))
         self._counts: Ints = np.zeros(0, np.int64)
         self._firsts: Ints = np.zeros(0, np.int64)  # the least position of a slot's decisions
-        self._latest = 0
+        self.latest = 0  # slot of a decision
 
     def add(
         self, names: list[str], slots: Ints, positions: Ints, contexts: Floats, after: int = 0
@@ -51,7 +51,7 @@ class SlotTable:
 
         `names`: the trajectory of each; `slots` and `positions` (n,); `contexts` (n, dim).
         """
-        self._latest = max(self._latest, int(slots.max(initial=0)))
+        self.latest = max(self.latest, int(slots.max(initial=0)))
         order = np.argsort(positions)
         order = order[slots[order] > after]
         owners = np.array([self._owners.setdefault(n, len(self._owners)) for n in names], np.int64)
@@ -99,10 +99,6 @@ class SlotTable:
                 contexts[slots - first] = self._sums[start:stop]
             found.append(contexts)
         return found
-
-    def settled(self, clock: SlotClock) -> int:
-        """Return the last slot that takes no decision after those that were added."""
-        return clock.settled(self._latest)
 
     def between(self, after: int, last: int) -> tuple[Ints, Ints, Ints]:
         """Return slot, trajectory and number of decisions of sums of slots, in order of slots."""
@@ -194,7 +190,7 @@ def read_slot_sums(
     for until in _read(reader, session, clock, found.table, kept_to, (after, decided), measured):
         if not kept or known is None:
             continue
-        complete = settled if until == decided else min(settled, found.table.settled(clock))
+        complete = settled if until == decided else min(settled, clock.settled(found.table.latest))
         begun = _settle(found, begun, complete, until)
         n_bytes = sum(len(row.sums) for row in found.new)
         if len(found.new) >= MOST_ROWS or n_bytes >= MOST_BYTES:
@@ -255,12 +251,16 @@ def _read(
         ):
             if not name:
                 round = number
-            if context and session.has(name):
-                names.append("" if is_of_all else name)
+            if not context or not session.has(name):
+                continue
+            # an older fit may know of no void, and must find the decision's position
+            known = b"" if (name, number) in void else context
+            whole = "" if is_of_all else name
+            # an erasure takes a trajectory out of the sums of dropped decisions
+            for owner in dict.fromkeys((whole, name if session.drops_rows else whole)):
+                names.append(owner)
                 times.append(at)
                 positions.append(position)
-                # an older fit may know of no void, and must find the decision's position
-                known = b"" if (name, number) in void else context
                 contexts += known
                 contexts += none[len(known) :]
         slots = clock.slots.at_each(np.array(times))
@@ -310,12 +310,23 @@ class SettledSlots(NamedTuple):
     """What a fit's process returns of slots of time that it has summed, in a session with a clock.
 
     `rows` are stretches of slots that take no decision any more. `measured` is the position of the
-    last measurement, or void, that the fit could know; `n_erased` as when it read the decisions.
+    last measurement, or void, that the fit could know; `n_erased` and `drops_rows` of the session
+    are as when it read the decisions.
     """
 
     rows: list[SlotSumsRow]
     measured: int
     n_erased: int
+    drops_rows: bool
+
+
+def without_part(whole: SlotSumsRow, part: SlotSumsRow, session: SessionRow) -> SlotSumsRow:
+    """Return a stretch's sums over all trajectories without those of one, within rounding."""
+    shape = -1, 1 + n_given(session)
+    sums, less = (np.frombuffer(one.sums).reshape(shape) for one in (whole, part))
+    left = sums.copy()
+    left[np.isin(sums[:, 0], less[:, 0]), 1:] -= less[np.isin(less[:, 0], sums[:, 0]), 1:]
+    return whole._replace(sums=left[left[:, 1:].any(axis=1)].tobytes())
 
 
 @session_command
@@ -327,7 +338,8 @@ def keep_slots(uow: UnitOfWork, key: SessionKey, settled: SettledSlots) -> bool:
 
 def keep_settled(uow: UnitOfWork, session: SessionRow, settled: SettledSlots) -> bool:
     """Store slots that a fit has summed, but for those that decisions left meanwhile, if any."""
-    if not settled.rows or settled.n_erased != session.n_erased_rows:
+    known = settled.n_erased, settled.drops_rows
+    if not settled.rows or known != (session.n_erased_rows, session.drops_rows):
         return False
     void = first_void_slot(uow.stored, session, settled.measured)
     rows = [row for row in settled.rows if row.last_slot < void]

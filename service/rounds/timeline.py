@@ -22,6 +22,7 @@ from service.rounds.history import PastByDecision, PastByTime
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decided_rounds, field_of_rounds, interval_of, of_trajectory
 from service.rounds.slot_history import PastBySlot
+from service.rounds.slot_sums import without_part
 from service.session.covariates import covariates_text
 from service.session.records import (
     DecisionRow,
@@ -408,15 +409,19 @@ class BySlot:
     def without(self, reader: Reader, session: SessionRow, trajectory: str) -> Changes:
         """Return the changes: the trajectory's summed slots go, or the summed slots of all.
 
-        Those whose decisions are dropped stay, where they are sums over all trajectories.
+        Of the latter it is taken out of those whose decisions are dropped.
         """
         if trajectory and not self.is_of_all:
             return Changes(erased_slots=[(*session.key, trajectory)])
-        dropped = reader.summed_for_good(session)
-        found = Changes(dropped_slots=[(session.key, dropped + 1)])
-        if not self.is_of_all:  # its rows say where stretches end
-            rows = reader.slot_sums_in(session.key, [(trajectory, 1, dropped)], dropped)
-            found.slot_sums = [row._replace(sums=b"") for row in rows]
+        key, dropped = session.key, reader.summed_for_good(session)
+        found = Changes(dropped_slots=[(key, dropped + 1)], erased_slots=[(*key, trajectory)])
+        rows = reader.slot_sums_in(key, [(trajectory, 1, dropped)], dropped)
+        parts = {row.last_slot: row for row in rows}
+        if self.is_of_all:
+            rows = reader.slot_sums_in(key, [("", last, last) for last in parts], dropped)
+            found.slot_sums = [without_part(row, parts[row.last_slot], session) for row in rows]
+        else:  # the default trajectory's rows say where stretches end
+            found.slot_sums = [row._replace(sums=b"") for row in parts.values()]
         return found
 
     def without_decision(

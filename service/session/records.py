@@ -372,6 +372,11 @@ class SessionRow(SessionState, Settings):
     clock: SlotClock | None = None  # None: lags count its decisions
 
     @property
+    def drops_rows(self) -> bool:
+        """Whether rows of old rounds go, or went."""
+        return any((self.dropped_to, self.keep_rounds, self.keep_days))
+
+    @property
     def key(self) -> SessionKey:
         """Tenant and id."""
         return self.tenant, self.id

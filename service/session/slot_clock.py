@@ -7,10 +7,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Required
 
+import numpy as np
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from lhb_engine.slots_of_time import Slots
+from lhb_engine.history import Floats, Ints
 from service.base.field_types import STRICT, Timestamp
 from service.base.problems import Problem, ProblemCode
 
@@ -64,6 +65,33 @@ class StoredClock(TypedDict):
     start: Annotated[int, Field(ge=0, le=10**11)]
     totals: Totals
     late_slots: Annotated[int, Field(ge=0, le=MOST_LATE)]
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Slots of `seconds`, one after the other; slot 1 begins at `start`, in seconds since 1970."""
+
+    seconds: int
+    start: int
+
+    def at(self, time: float) -> int:
+        """Return the number of the slot into which a time falls; below 1 before the first."""
+        return int((time - self.start) // self.seconds) + 1
+
+    def at_each(self, times: Floats) -> Ints:
+        """Return the numbers of the slots of an array of times."""
+        return ((times - self.start) // self.seconds).astype(np.int64) + 1
+
+    def begin(self, slot: int) -> int:
+        """Return when a slot begins, in seconds since 1970."""
+        return self.start + (slot - 1) * self.seconds
+
+    def between(self, since: float, until: float) -> tuple[int, int] | None:
+        """Return the first and the last slot of an interval; None where it cuts a slot in two."""
+        first, after = self.at(since), self.at(until)
+        if self.begin(first) != since or self.begin(after) != until or after <= first:
+            return None
+        return first, after - 1
 
 
 @dataclass(frozen=True, slots=True)

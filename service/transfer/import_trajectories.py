@@ -108,7 +108,7 @@ class Trajectories:
     def summed_slots(self, record: Record) -> bytes:
         """Check summed slots whose decisions are dropped, and return the bytes of the sums."""
         session, name, last = self._session, record["trajectory"], record["last_slot"]
-        ends, decided, is_of_all = self._ends, record["decided"], timeline_of(session).is_of_all
+        ends, decided = self._ends, record["decided"]
         is_needed = closing_of(session).stays and session.dropped_to > 0
         check(is_needed, "record", "no decisions of slots are dropped")
         if not name:
@@ -117,9 +117,8 @@ class Trajectories:
             check(in_order, "last_slot", "out of order")
             ends.append((last, decided))
         place = bisect_left(ends, (last, decided))
-        is_whose = ends[place : place + 1] == [(last, decided)] and (
-            not name or (name in self._declared and not is_of_all)
-        )
+        is_whose = ends[place : place + 1] == [(last, decided)]
+        is_whose = is_whose and (not name or name in self._declared)
         check(is_whose, "trajectory", "there are no such slots")
         data, begun = b64decode(record["sums"], validate=True), ends[place - 1][0] if place else 0
         sums = np.frombuffer(data).reshape(-1, 1 + n_given(session))

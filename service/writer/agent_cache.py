@@ -7,16 +7,21 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.agents.base import Deciding
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
 from service.base.byte_bounded import ByteBounded
 from service.session.records import NUMBER_BYTES, SessionKey, SessionRow, TrajectoryRow
+from service.storage.reader import Reader
 from service.writer.effects import LiveAgent
 from service.writer.unit_of_work import UnitOfWork
 
 MOST_BYTES = 2**28  # of the arrays and states of all cached agents
 LEAST_BYTES = 4096  # that any agent counts as
 TEXT_BYTES = 24  # at most, of a number in the state of a learner, which the commit makes
+MOST_KNOWN = 20_000  # sessions of which `deciding` remembers what decides
+# by session, its number of fits and the revision of its options
+_decides: dict[tuple[SessionKey, float, int, int], Deciding] = {}
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
@@ -30,6 +35,24 @@ def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agen
         return kind(session.dim, session.horizon, options)
     read = json.loads(state) if isinstance(state, str) else state
     return kind.from_state(session.dim, session.horizon, options, read)
+
+
+def deciding(reader: Reader, session: SessionRow) -> Deciding:
+    """Return what the session's next decision is made by.
+
+    The agent is built, and its state read, once after each fit: a listing asks of many sessions.
+    """
+    if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
+        return "in_use"
+    version = (session.key, session.created_at, session.n_estimates, session.revision)
+    found = _decides.get(version)
+    if found is None:
+        state = reader.agent_state(session.key) if session.estimate else None
+        found = build_agent(session, state).deciding
+        if len(_decides) >= MOST_KNOWN:
+            _decides.clear()
+        _decides[version] = found
+    return found
 
 
 def held_bytes(live: LiveAgent) -> int:

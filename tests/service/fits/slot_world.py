@@ -106,6 +106,7 @@ class World:
         harness.create(algorithm="anytime", dim=DIM, horizon=5, clock=clock, **more)
         self.rng = np.random.default_rng(3)
         self.sums: dict[tuple[str, int], Any] = {}
+        self.chosen: list[tuple[str, int, Any]] = []  # user, slot and context of each decision
         self.late: list[tuple[int, str, float]] = []  # slot in which it is sent, user, time
         self.told: list[tuple[int, str, int, int]] = []  # the same, user, first and last slot
         self.slot = self.n_fits = self.n_from_sums = self.n_parts = 0
@@ -138,10 +139,12 @@ class World:
                 self.fit()
 
     def decide(self, user: str, at: float) -> None:
-        contexts = self.rng.uniform(-1, 1, (4, DIM))
+        # sums of such numbers are exact: of what is left, they are those that it would have
+        contexts = np.round(128 * self.rng.uniform(-1, 1, (4, DIM))) / 128
         taken = self.harness.decide(user, contexts=contexts, at=at)
         place = (user if self.by_user else "", 1 + int((at - START) // SECONDS))
         self.sums[place] = self.sums.get(place, 0.0) + contexts[taken.arm]
+        self.chosen.append((user, place[1], contexts[taken.arm]))
 
     def total(self, user: str, first: int, last: int, **more: Any) -> None:
         value = 0.05 * float(self.rng.standard_normal())

@@ -45,7 +45,7 @@ def test_an_older_fit_counts_what_was_voided_since(
         new = sums(reader, harness.session, newer).new
     rows = [row for row in new if row.last_slot == 8]
     assert [row.trajectory for row in rows] == ["", "a"]
-    assert harness.run(keep_slots(harness.key, SettledSlots(rows, newer.measured, 0)))
+    assert harness.run(keep_slots(harness.key, SettledSlots(rows, newer.measured, 0, False)))
     asked = [("a", 1, N)]
     with harness.store.reader() as reader:
         session = harness.session
@@ -69,7 +69,7 @@ def test_slots_that_were_summed_before_an_erasure_are_not_kept(
     known = known_now(harness)
     with harness.store.reader() as reader:
         rows = sums(reader, harness.session, known).new
-    part = keep_slots(harness.key, SettledSlots(rows, known.measured, 0))
+    part = keep_slots(harness.key, SettledSlots(rows, known.measured, 0, False))
     assert harness.run(part)
     harness.run_large(erase_trajectory(harness.key, "b"))
     assert not harness.run(part)

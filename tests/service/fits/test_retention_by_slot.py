@@ -14,15 +14,17 @@ from service.base.problems import Problem
 from service.commands.decisions import void_decision
 from service.commands.drop_rounds import drop_rounds, give_up_rounds
 from service.commands.erase_trajectory import erase_trajectory
+from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
 from service.rounds.retention import plan
+from service.rounds.stored_rows import n_given
 from service.session.records import DecisionRow
 from service.storage.transactions import Slices, Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session, read_lines
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
-from tests.examples import repeats
+from tests.examples import on_one_database, repeats
 from tests.service.fits.retention_twins import refused
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
 from tests.service.service_harness import ServiceHarness
@@ -30,6 +32,7 @@ from tests.service.test_lift import sum_up
 from tests.service.transfer.test_import_forgeries import checked, exported, resealed
 
 KEPT = {"keep_days": 1 / 24}  # 60 slots
+SHARED = {"profiles": "shared"}
 
 
 @pytest.fixture
@@ -106,12 +109,11 @@ def lived(harness: ServiceHarness, url: str, totals: str, path: Path, kept: dict
     harness.key = made.key
     assert bool(world.kept()) == bool(kept)
     world.play(20)
-    if totals == "trajectory":  # where totals are of all, dropped decisions stay in the sums
-        for name in ("b", ""):
-            harness.run_large(erase_trajectory(harness.key, name))
-            world.forget(name)
-            world.ask()
-            world.play(20)
+    for name in ("b", *([""] if totals == "trajectory" else [])):
+        harness.run_large(erase_trajectory(harness.key, name))
+        world.forget(name)
+        world.ask()
+        world.play(20)
     drop(harness)
     world.play(10)
     assert n_replayed(harness) >= 2
@@ -216,7 +218,7 @@ def test_lift_is_that_of_a_session_that_keeps_all(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_what_is_in_dropped_slots_stays(harness: ServiceHarness, database_url: str) -> None:
-    """A void is refused, also of a late decision that is there; an erasure leaves totals of all."""
+    """A void is refused, also of a late decision that is there."""
     world = World(harness, database_url, options={"most_stale": 0.15}, **KEPT)
     world.play(90)
     while not drop(harness) or not (late := _late(harness)):
@@ -229,15 +231,52 @@ def test_what_is_in_dropped_slots_stays(harness: ServiceHarness, database_url: s
     n_measurements = harness.session.n_measurements
     assert "slot" in refused("round_dropped", harness.run, void).detail
     assert harness.session.n_measurements == n_measurements
-    before = world.kept()
-    last = n_dropped_slots(harness)
-    harness.run_large(erase_trajectory(harness.key, "b"))
-    world.forget("b")
-    assert world.kept() == [row for row in before if row.last_slot <= last]
     world.play(20)
     harness.run(change_session(harness.key, {"options": {"own": False, "levels": True}}))
     world.play(20)
     assert found(harness)[-1]["status"] == "ok"
+
+
+@on_one_database
+@pytest.mark.parametrize("begins", ["with", "without"])
+def test_an_erased_person_leaves_totals_of_all(
+    harness: ServiceHarness, database_url: str, begins: str
+) -> None:
+    """Dropped decisions, and late ones; also where a fit was under way as rows began to go."""
+    kept = KEPT if begins == "with" else {}
+    world = World(harness, database_url, options={"most_stale": 0.15, **SHARED}, **kept)
+    world.play(90)
+    if begins == "without":
+        world.play(1)
+        _, due = harness.run(ask_fit(harness.key, harness.agents))
+        assert due is not None
+        answer = world.answer(due.key)
+        harness.run(change_session(harness.key, KEPT))
+        assert world.kept() == []
+        world.finish(due.key, answer)
+        assert world.kept() == []  # nothing tells whose the sums are
+        assert not drop(harness)
+    while not drop(harness) or "b" not in {row.trajectory for row in _late(harness)}:
+        world.play(1)
+    n, last = harness.session.n_rounds, n_dropped_slots(harness)
+    version = harness.session.model_version
+    harness.run_large(erase_trajectory(harness.key, "b"))
+    world.forget("b")
+    session = harness.session
+    n_left = sum(user != "b" for user, _, _ in world.chosen)
+    assert (session.n_erased_rounds, session.n_rounds) == (n - n_left, n)
+    assert {row.trajectory for row in world.kept()} == {"", "a"}
+    sums: dict[int, Any] = {}
+    for user, slot, context in world.chosen:
+        if user != "b" and slot <= last:
+            sums[slot] = sums.get(slot, 0.0) + context
+    rows = b"".join(row.sums for row in world.kept() if not row.trajectory)
+    table = np.frombuffer(rows).reshape(-1, 1 + n_given(session))[:, : 1 + DIM]
+    assert np.array_equal(table, [[slot, *sums[slot]] for slot in sorted(sums)])
+    world.play(20)
+    assert session.model_version == version
+    assert harness.session.model_version > version
+    assert n_replayed(harness) > 0
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

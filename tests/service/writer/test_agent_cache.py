@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.rounds.deciding import deciding
 from service.session.records import SessionKey
-from service.writer.agent_cache import LEAST_BYTES, held_bytes
+from service.writer.agent_cache import LEAST_BYTES, deciding, held_bytes
 from tests.service.service_harness import ServiceHarness
 
 DIM = 64  # A^-1 is 32 kB, and its JSON more

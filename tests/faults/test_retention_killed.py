@@ -22,6 +22,8 @@ from tests.faults.test_large_writes import until
 HORIZON, KEPT = 4, 64
 LATE = {"value": 1.0, "round": 2, "reward_id": "late"}
 BODY = {"dim": 2, "horizon": HORIZON, "seed": 1, "keep_rounds": KEPT}
+LEVELS: dict[str, Any] = {"options": {"levels": True}}
+DEFAULT: dict[str, Any] = {"default_reward": 0.0}
 # a checkout comes before an installed one: the limits are set before a process knows its folder
 LIMITS = {"PYTHONPATH": f"{Path(__file__).with_name('small_limits')}{os.pathsep}{ROOT}"}
 LIMITS |= {"LHB_FIT_NICENESS": "0", "LHB_FIT_IDLE_SECONDS": "0"}  # other work holds no fit up
@@ -64,8 +66,8 @@ def is_swept(client: httpx.Client, path: str) -> bool:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"options": {"levels": True}}, {"reward_mode": "sum"}, {"default_reward": 0.0}],
-    ids=["plain", "levels", "sum", "default"],
+    [{}, LEVELS, {"reward_mode": "sum"}, DEFAULT, DEFAULT | LEVELS],
+    ids=["plain", "levels", "sum", "default", "default levels"],
 )
 def test_nothing_is_lost_and_fits_go_on(database_url: str, settings: dict[str, Any]) -> None:
     is_shared = database_url.startswith("postgres")

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors, generators, pq, waiting
-from psycopg.abc import Buffer
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.waiting import Wait
 
@@ -83,8 +82,15 @@ def columns(rows: Iterable[Sequence[Any]]) -> list[str | bytes]:
 
 
 def _array(column: Sequence[Any]) -> str | bytes:
-    if bytes in map(type, column):
+    kinds = {*map(type, column)}
+    if bytes in kinds:
         return _binary_array(column)
+    if kinds == {str}:
+        text = '","'.join(column)
+        if "\\" not in text and text.count('"') == 2 * len(column) - 2:
+            return f'{{"{text}"}}'
+    if len(kinds) == 1:
+        return "{" + ",".join(map(_LITERALS[kinds.pop()], column)) + "}"
     return "{" + ",".join([_LITERALS[type(value)](value) for value in column]) + "}"
 
 
@@ -96,14 +102,8 @@ def _binary_array(column: Sequence[bytes | None]) -> bytes:
     return b"".join(parts)
 
 
-def _quoted(text: str) -> str:
-    if "\\" in text or '"' in text:
-        text = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
-
-
 _LITERALS: dict[type, Callable[[Any], str]] = {
-    str: _quoted,
+    str: lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"',
     int: repr,
     float: repr,
     bool: repr,
@@ -167,6 +167,7 @@ ResultRows = list[tuple[Any, ...]]
 Returned = TypeVar("Returned")
 Exchange = Generator[Wait, Any, Returned]  # yields whenever it has to wait for the server
 LOOK_SECONDS = 1.0  # the driver checks for input at least this often
+_FORMATS = (PyFormat.TEXT, pq.Format.TEXT), (PyFormat.BINARY, pq.Format.BINARY)
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.PIPELINE_ABORTED)
 
 
@@ -188,8 +189,7 @@ class Pipeline:
 
     async def wait_async(self, exchange: Exchange[Returned]) -> Returned:
         """Run an exchange in the event loop."""
-        socket = self.connection.pgconn.socket
-        return await waiting.wait_async(exchange, socket, LOOK_SECONDS)
+        return await waiting.wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
 
     def exchange(self, statements: Iterable[Statement]) -> Exchange[list[ResultRows]]:
         """Run statements in one round trip, in a transaction; return the rows of each.
@@ -203,8 +203,9 @@ class Pipeline:
         dumped = Transformer(self.connection).dump_sequence
         sent = []  # as text, bytes as they are; the server infers types from the statement
         for name, values in statements:
-            formats = [pq.Format(isinstance(value, bytes)) for value in values]
-            sent.append((name, dumped(values, list(map(PyFormat.from_pq, formats))), formats))
+            pairs = [_FORMATS[isinstance(value, bytes)] for value in values]
+            formats = [one for _, one in pairs]
+            sent.append((name, dumped(values, [one for one, _ in pairs]), formats))
         begins = server.transaction_status == pq.TransactionStatus.IDLE
         if begins:
             sent.insert(0, ("begin", [], []))
@@ -218,7 +219,9 @@ class Pipeline:
             for name, values, kinds in sent:
                 server.send_query_prepared(prepared[name], values, kinds, pq.Format.BINARY)
             server.pipeline_sync()
-            results = yield from bounded(self._results(), lambda: _size(sent))
+            results = yield from bounded(
+                self._results(), lambda: sum(len(one or b"") for _, some, _ in sent for one in some)
+            )
             server.exit_pipeline_mode()
         except BaseException:
             self.connection.close()  # its protocol state is unknown
@@ -282,8 +285,3 @@ class Pipeline:
         if self.connection.pgconn.status == pq.ConnStatus.BAD:
             return psycopg.OperationalError(result.get_error_message())
         return errors.error_from_result(result)
-
-
-def _size(sent: Iterable[tuple[str, Sequence[Buffer | None], Any]]) -> int:
-    """Return the number of bytes of the statements' values."""
-    return sum(len(value) for _, values, _ in sent for value in values if value is not None)

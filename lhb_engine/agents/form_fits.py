@@ -44,10 +44,10 @@ class KnownForm:
     over_none: float = 0.0
     rests_until: int = 0
 
-    @property
-    def is_worse(self) -> bool:
-        """Whether it clearly predicted worse than shared profiles."""
-        return self.excess > WORSE * float(np.sqrt(self.variance))
+    def is_worse_than(self, other: "KnownForm") -> bool:
+        """Whether it clearly predicted worse than another form."""
+        error = float(np.sqrt(max(self.variance, other.variance)))
+        return self.excess - other.excess > WORSE * error > 0.0
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "KnownForm":
@@ -171,8 +171,8 @@ class FormFits:
         """Whether features' own profiles decide, or were judged and are not clearly worse."""
         if self.in_use != SHARED:
             return True
-        own = [form for name, form in self.known.items() if name != SHARED]
-        return any(form.variance > 0.0 and not form.is_worse for form in own)
+        own = [form for form in self.known.values() if form.variance > 0.0]
+        return any(not form.is_worse_than(self.known[SHARED]) for form in own)
 
     def old(self, form: LagForm) -> Predictor | None:
         """Return the prediction of a form that the installed estimate's fit found, if it did."""
@@ -209,30 +209,22 @@ class FormFits:
         n_unknown = data.n_lags * found.draws[0].shape[1]
         if not self.can_be_told_apart(data.n_rows, n_unknown, horizon):
             return None, [found]
-        out, may_hold = {}, [found]
-        until = last + data.n_rows
+        out: dict[LagForm, Any] = {}
+        may_hold, until, moments = [found], last + data.n_rows, data.summed()
+        used = self.known.get(self.in_use)
         for form in FORMS:
+            before = self.known.get(form)
             if self._rests(form, last, until):
-                if form in self.known:
-                    out[form] = self.known[form].to_json()
+                out |= {form: before.to_json()} if before else {}
                 continue
-            one, noise = (found, rho) if form == found.form else fit(data.summed(), form)
-            if form != found.form and not self._is_ruled_out(form):
+            one, noise = (found, rho) if form == found.form else fit(moments, form)
+            if form != found.form and not (before and used and before.is_worse_than(used)):
                 may_hold.append(one)
             own = one.weights.ndim == 2
             profiles = one.weights if own else np.outer(one.weights, one.theta)
-            before = self.known.get(form)
             score = (before.excess, before.variance, before.over_none) if before else (0.0,) * 3
             out[form] = KnownForm(profiles, one.effects, noise, *score, until).to_json()
         return out, may_hold
-
-    def _is_ruled_out(self, form: LagForm) -> bool:
-        """Whether a form clearly predicted worse than the one in use."""
-        one, used = self.known.get(form), self.known.get(self.in_use)
-        if one is None or used is None:
-            return False
-        error = float(np.sqrt(max(one.variance, used.variance)))
-        return one.excess - used.excess > WORSE * error > 0.0
 
     def _rests(self, form: LagForm, last: int, until: int) -> bool:
         """Whether a form is not fitted now; `last` and `until` as in `fitted` and `KnownForm`.
@@ -244,6 +236,7 @@ class FormFits:
         if form in (SHARED, self.in_use):
             return False
         scout, known = self.known.get(SCOUT), self.known.get(form)
-        if known is None and form != SCOUT:
-            return scout is None or scout.is_worse
-        return known is not None and known.is_worse and last < known.rests_until < until
+        if known is None:
+            return form != SCOUT and (scout is None or scout.is_worse_than(self.known[SHARED]))
+        is_worse = known.is_worse_than(self.known[SHARED])
+        return is_worse and last < known.rests_until < until

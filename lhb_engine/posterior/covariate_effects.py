@@ -54,6 +54,7 @@ class CovariateEffects:
         self._group_of = group_of
         self._chosen = np.unique(np.append(0, group_of[self._taken])).tolist()
         self._has_baseline = False
+        self._known: dict[bytes, dict[bytes, tuple[Floats, Floats]]] = {}
 
     def have_baseline(self) -> None:
         """Include the baseline in all chains, for good."""
@@ -121,6 +122,12 @@ class CovariateEffects:
         return np.asarray(0.5 * np.vecdot(reduced, reduced) / noise2 - width)
 
     def _root(self, noise2: Floats, of: Ints | slice) -> tuple[Floats, Floats]:
+        """Return L and the width of the priors; those with the noise of the last call are kept."""
+        noise, key = noise2[of].tobytes(), self.included[of].tobytes()
+        if noise not in self._known:
+            self._known = {noise: {}}
+        if key in self._known[noise]:
+            return self._known[noise][key]
         every = self.included[of][:, self._group_of] * self._taken
         used = np.flatnonzero(every.any(axis=0) | (self._group_of == 0))
         on, ridge = every[:, used], noise2[of, None] / self._square
@@ -136,4 +143,4 @@ class CovariateEffects:
             width = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
             width -= 0.5 * np.where(here, np.log(ridge), 0.0).sum(axis=1)
             root = np.linalg.inv(lower).transpose(0, 2, 1) * on[:, :, None]
-        return self.about[:, used] @ root, width
+        return self._known[noise].setdefault(key, (self.about[:, used] @ root, width))

@@ -242,7 +242,8 @@ def rank_one_posterior(
         w = _started(weights, rows.n_lags, n_chains, rng)
         w *= float(np.linalg.norm(start * scale)) / size
     groups: list[Chains] = [Chains(scaled, theta, rng, signed, w)]
-    if settings.smooth_chains and _are_told(scaled, len(scale)):
+    are_told = rows.n_lags > 1 and rows.n_rows >= ROWS_A_LAG * rows.n_lags  # from spikes
+    if settings.smooth_chains and are_told and rows.n_lags * len(scale) <= MOST_UNKNOWNS:
         rng = np.random.Generator(np.random.PCG64([*seed, 1]))
         theta = _directions(start, scale, settings.smooth_chains, rng)
         moments = scaled if isinstance(scaled, RowMoments) else session_moments(scaled).whitened(0)
@@ -254,12 +255,6 @@ def rank_one_posterior(
             chains.sweep()
     draws = draws_of(groups, settings.kept, settings.temper)
     return _average(draws, settings.kept, scale, size, expected)
-
-
-def _are_told(rows: AlignedRounds | RowMoments, dim: int) -> bool:
-    """Whether rows tell smooth lag weights from others, and their moments are not too large."""
-    is_large = rows.n_lags * dim > MOST_UNKNOWNS
-    return rows.n_lags > 1 and rows.n_rows >= ROWS_A_LAG * rows.n_lags and not is_large
 
 
 def _directions(

@@ -104,8 +104,18 @@ class SmoothProfiles:
         self.phi = np.zeros((d, h)) if start is None else start.T.copy()
         alone = set(range(d)).difference(*groups)
         self._groups = sorted([*map(list, groups), *([j] for j in alone)])
+        blocks = ((group, self._gram[group]) for group in self._groups)
+        # of each group: what its columns have with all others, and with each other
+        self._blocks = {
+            group[0]: (rows, rows.reshape(-1, d, h)[:, group].reshape(len(group) * h, -1))
+            for group, rows in blocks
+        }
         self._shape = [(self._middle, 3, 2)] * d  # log tau, and places of L and l
-        self._shares = self._shares_of(rng)
+        self._shares = np.ones(d)  # what each feature has of its profile: alone 1
+        for group in (one for one in self._groups if len(one) > 1):
+            left, sizes, _ = np.linalg.svd(self.phi[group], full_matrices=False)
+            drawn = rng.standard_normal(len(group))
+            self._shares[group] = left[:, 0] * np.sqrt(len(group)) if sizes[0] > 0.0 else drawn
         self.level: Floats = np.zeros(0)
         self._look()
 
@@ -131,16 +141,6 @@ class SmoothProfiles:
         """Return the effects b, (1, q), that of the baseline first."""
         return self.covariates.effects(self.level, self.noise2)
 
-    def _shares_of(self, rng: np.random.Generator) -> Floats:
-        """Return what each feature has of its profile, (dim,): 1, or in a group any number."""
-        shares = np.ones(len(self.phi))
-        for group in self._groups:
-            if len(group) > 1:
-                left, sizes, _ = np.linalg.svd(self.phi[group], full_matrices=False)
-                drawn = rng.standard_normal(len(group))
-                shares[group] = left[:, 0] * np.sqrt(len(group)) if sizes[0] > 0.0 else drawn
-        return shares
-
     def _look(self) -> None:
         explained = np.tensordot(self.phi, self._cross, 2)
         self.level = (self._moments.covariate_target - explained)[None]
@@ -150,19 +150,22 @@ class SmoothProfiles:
 
         Then what each feature has of the profile is drawn, by (14.7).
         """
-        n, h = len(group), self.phi.shape[1]
-        s2, rng, share = float(self.noise2[0]), self._rng, self._shares[group]
-        own = self._gram[group].reshape(n, h, -1, h)[:, :, group]
-        cross = self._cross[group]
-        level = self.level[0] + np.tensordot(self.phi[group], cross, 2)
-        target = self._target[group] - self._gram[group] @ self.phi.ravel()
-        target = target + np.tensordot(own, self.phi[group], 2)
+        n, s2, rng, share = len(group), float(self.noise2[0]), self._rng, self._shares[group]
+        (rows, own), cross = self._blocks[group[0]], self._cross[group]
+        phi, beside = self.phi[group].reshape(1, -1), cross.reshape(len(own), -1)
+        level = self.level[0] + (phi @ beside)[0]
+        target = self._target[group] - rows @ self.phi.ravel()
+        target += (own @ phi.T).reshape(n, -1)
 
         def products(by: Floats, axis: int) -> tuple[Floats, Floats]:
             """Return A and v of columns that are sums over an axis, features or lags, by these."""
-            along = np.tensordot(by, cross, (0, axis)) @ root
-            a = np.tensordot(np.tensordot(by, own, (0, axis)), by, (1 + axis, 0))
-            v = np.tensordot(by, target, (0, axis))
+            if n == 1:  # of its profile a feature alone has 1
+                along, a, v = cross[0] @ root, own, target[0]
+            else:
+                along, v = (np.tensordot(by, of, (0, axis)) for of in (cross, target))
+                along = along @ root
+                a = np.tensordot(by, own.reshape(2 * (n, len(own) // n)), (0, axis))
+                a = np.tensordot(a, by, (1 + axis, 0))
             return (a - along @ along.T) / s2, (v - along @ (level @ root)) / s2
 
         first, middle = group[0], self._middle
@@ -178,7 +181,7 @@ class SmoothProfiles:
             z = dtrtrs(lower, v, lower=1)[0] + rng.standard_normal(n)
             share = self._shares[group] = dtrtrs(lower, z, lower=1, trans=1)[0]
         self.phi[group] = np.outer(share, profile)
-        self.level = (level - np.tensordot(self.phi[group], cross, 2))[None]
+        self.level = level[None] - self.phi[group].reshape(1, -1) @ beside
 
 
 class SmoothChains(Chains):
@@ -240,7 +243,7 @@ class SmoothChains(Chains):
         As in that of spikes and slabs, the lag weights and the noise are integrated out.
         """
         gram, right, square = self._products()
-        found = []
+        found, rows = [], self.data.n_rows + NOISE_ROWS
         for c, (size, fade, bend) in enumerate(self._shapes):
             s2 = float(self.noise2[c])
             around = [
@@ -248,16 +251,12 @@ class SmoothChains(Chains):
                 for at in range(max(0, fade - 1), min(len(FADES), fade + 2))
                 for by in range(max(0, bend - 1), min(len(BENDS), bend + 2))
             ]
-            found.append(logsumexp([self._mass_of(one, s2, float(square[c])) for one in around]))
+            explained = np.array([float(half @ half) for _, _, half, _ in around])
+            left = np.maximum(square[c] - s2 * explained, 0.0) + self._noise_prior
+            mass = np.array([one[0] for one in around]) - 0.5 * explained
+            found.append(logsumexp(mass - 0.5 * rows * np.log(left)))
         shapes = np.log(len(FADES) * len(BENDS))
         return np.asarray(found - shapes - self.covariates.log_prior_cost(self.noise2))
-
-    def _mass_of(self, one: Solved, noise2: float, square: float) -> float:
-        """Return a shape's log evidence with the noise integrated out; y'y is `square`."""
-        explained = float(one[2] @ one[2])
-        left = max(square - noise2 * explained, 0.0) + self._noise_prior
-        rows = self.data.n_rows + NOISE_ROWS
-        return one[0] - 0.5 * explained - 0.5 * rows * float(np.log(left))
 
 
 def sure_lags(thetas: Floats, w: Floats) -> Floats:

@@ -122,7 +122,7 @@ def test_a_form_that_clearly_predicts_worse_rests():
         forms = FormFits({"shared": known(), **others}, "shared", None, DIM)
         kept, left = forms.fitted(data, HORIZON, last, found, 0.0, fit)
         assert [one.form for one in left[1:]] == [
-            one for one in asked if one not in others or not others[one].is_worse
+            one for one in asked if one not in others or not others[one].is_worse_than(known())
         ]
         return asked, set(kept) - {"shared"}
 

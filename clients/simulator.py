@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from clients.progress import OnRound, progress
 from clients.sdk.client import Client
 from clients.sdk.session import Session
+from clients.simulation_options import WorldOptions
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
@@ -34,22 +35,8 @@ BLOCK_ROUNDS = 1024  # contexts drawn at once
 
 
 @dataclass(frozen=True)
-class SimulationSettings:
+class SimulationSettings(WorldOptions):
     """One experiment: some algorithms on the same `seeds` worlds."""
-
-    algorithms: tuple[str, ...]
-    rounds: int = 2000
-    horizon: int = 100
-    dim: int = 5
-    arms: int = 10
-    noise: float = 0.1
-    weights: str = "flat"
-    sparsity: int = 5
-    seeds: int = 5
-    first_seed: int = 0
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    weather: float = 0.0  # effect of a number that comes with each round; 0: there is none
-    profiles: str = "shared"  # "shared": all features pay at the same lags; "each": at its own
 
     def __post_init__(self) -> None:
         if self.weights not in PATTERNS:

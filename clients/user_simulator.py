@@ -17,6 +17,7 @@ import numpy as np
 from clients.progress import OnRound
 from clients.sdk.client import Client
 from clients.sdk.session import Session
+from clients.simulation_options import UserOptions
 from clients.simulator import Player, Run, SimulationSettings, settled_estimates, timed_fit
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
@@ -26,17 +27,10 @@ from lhb_engine.simulation.users import Transport, UserEnvironment, Visits
 
 
 @dataclass(frozen=True)
-class UserSettings(SimulationSettings):
+class UserSettings(UserOptions, SimulationSettings):
     """One experiment with many users: `rounds` is the mean number of rounds of a user."""
 
     rounds: int = 40
-    users: int = 100
-    lengths: str = "fixed"
-    arriving: float = 1.0
-    spread: float = 0.0
-    levels: float = 0.0
-    groups: int = 0
-    between: float = 0.0
     transport: Transport = field(default_factory=Transport)
 
     def __post_init__(self) -> None:

@@ -29,7 +29,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # the codes of findings, which need nothing to be installed
     "clients.sdk": ("clients.sdk", "lhb_engine.findings.finding"),
     "clients.progress": (),
-    "clients.simulator": ("clients.sdk", "clients.progress", "lhb_engine"),
+    "clients.simulation_options": ("lhb_engine.simulation.environment",),
+    "clients.simulator": (
+        "clients.sdk",
+        "clients.simulation_options",
+        "clients.progress",
+        "lhb_engine",
+    ),
     "clients.simulation_report": ("clients.simulator", "lhb_engine"),
     "clients.cli.demo": ("clients.simulator", "clients.simulation_report"),
     "clients.experiments": (

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from lhb_engine.design.combined_rows import CombinedRows
 from lhb_engine.design.overlap_save import Bank, ShortTrajectories, SingleRows, plan_banks
 from lhb_engine.history import Floats, Ints
 
+MOST_PAIRS = 2**22  # of rounds in one row, which are held at once
 LEAST_RUN = 16  # mean run of consecutive rounds from which the Gram matrix's recursion is faster
 
 
@@ -168,7 +168,8 @@ class LaggedDesign:
     def columns(self, lags: Ints, out: Floats) -> None:
         """Write the dense columns of some lags into the rows of (len(lags) * dim, n_rows) `out`."""
         if self._combine is not None:
-            self._combined.columns(np.asarray(lags, dtype=np.int64), out)
+            for i, lag in enumerate(np.asarray(lags).tolist()):
+                out[i * self.dim : (i + 1) * self.dim] = self._combined(lag).T
             return
         if self.n_rows == 0:
             return
@@ -228,13 +229,34 @@ class LaggedDesign:
 
     @cached_property
     def square_sum(self) -> float:
-        """Sum of the squares of all entries of X."""
+        """Sum of the squares of all entries of X.
+
+        Rows that combine rounds have products of these, which lie as far apart at all lags: sums
+        over lags are differences of cumulative sums. With very long totals lags are summed singly.
+        """
         if self._combine is None:
             squares = np.einsum("td,td->t", self.contexts, self.contexts)
             total = np.concatenate([[0.0], np.cumsum(squares)])
             reach = np.minimum(self.n_lags, self._places + 1)
             return float((total[self._rounds + 1] - total[self._rounds + 1 - reach]).sum())
-        return self._combined.square_sum
+        sizes = np.diff(self._combine.indptr).astype(np.float64)
+        if sizes @ sizes > MOST_PAIRS:
+            return sum(float(np.sum(self._combined(lag) ** 2)) for lag in range(self.n_lags))
+        pairs = scipy.sparse.tril(self._transposed @ self._combine, format="coo")
+        late, early = self._rounds[pairs.row], self._rounds[pairs.col]
+        reach = np.minimum(self._places[pairs.row], self._places[pairs.col])
+        reach = np.minimum(reach + 1, self.n_lags)
+        weights = np.where(late > early, 2.0, 1.0) * pairs.data
+        delays, place = np.unique(late - early, return_inverse=True)
+        parts = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
+        found = 0.0
+        for delay, of in zip(delays.tolist(), parts, strict=False):  # without pairs a part is left
+            earlier = self.contexts[: self.n_rounds - delay]
+            products = np.einsum("td,td->t", self.contexts[delay:], earlier)
+            total = np.concatenate([np.zeros(1 + delay), np.cumsum(products)])
+            ends = total[late[of] + 1] - total[late[of] + 1 - reach[of]]
+            found += float(weights[of] @ ends)
+        return found
 
     @cached_property
     def square_bound(self) -> float:
@@ -246,11 +268,13 @@ class LaggedDesign:
             rows = most * float(self._combine.data @ self._combine.data)
         return rows * self.n_lags * largest
 
-    @cached_property
-    def _combined(self) -> CombinedRows:
+    def _combined(self, lag: int) -> Floats:
+        """Return the columns of one lag, of rows that combine rounds, (n_rows, dim)."""
         assert self._combine is not None
-        places = np.arange(self.n_rounds) - np.repeat(self._starts, self.lengths)
-        return CombinedRows(self._combine, self._turned, self._rounds, places, self.n_lags)
+        m = self._combine
+        index = np.where(self._places >= lag, self._rounds + 1 - lag, 0)[m.indices]
+        shape = m.shape[0], len(self._contexts)
+        return np.asarray(scipy.sparse.csr_array((m.data, index, m.indptr), shape) @ self._contexts)
 
     @cached_property
     def _places(self) -> Ints:

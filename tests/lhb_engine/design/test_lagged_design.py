@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.design.lagged_design import MOST_PAIRS, LaggedDesign
 from lhb_engine.design.overlap_save import SingleRows
 from tests.examples import examples
 from tests.lhb_engine.dense_algebra import held, span_rows, toeplitz
@@ -155,18 +155,24 @@ def mixed_rows(lengths, rng):
 
 @pytest.mark.parametrize("lengths", [[200], [90, 5, 120]])
 @pytest.mark.parametrize("n_lags", [6, 150])
-def test_rows_of_one_pattern_share_a_series(lengths, n_lags):
+def test_rows_combine_rounds_of_any_pattern(lengths, n_lags):
     rng = np.random.default_rng(7)
     lengths = [*lengths, 30]
     parts = [rng.standard_normal((n, 3)) for n in lengths]
     M, X = mixed_rows(lengths, rng), toeplitz(parts, n_lags)
     design = LaggedDesign(parts, n_lags).measure(M)
-    by_series, others = design._combined._series
-    assert len(by_series) >= 3
-    assert others is not None
     np.testing.assert_allclose(design.toarray(), M @ X, atol=1e-13)
     np.testing.assert_allclose(design.square_sum, ((M @ X) ** 2).sum(), rtol=1e-12)
     assert design.square_bound >= design.square_sum
+
+
+def test_the_squares_of_a_very_long_total():
+    contexts = np.random.default_rng(9).standard_normal((2200, 2))
+    M = span_rows([(0, 2099), (2100, 2104)], 2200)
+    design = LaggedDesign(contexts, 4).measure(M)
+    assert MOST_PAIRS < 2100**2
+    expected = ((M @ toeplitz([contexts], 4)) ** 2).sum()
+    np.testing.assert_allclose(design.square_sum, expected, rtol=1e-12)
 
 
 def test_a_huge_context_leaves_later_totals_exact():

@@ -19,7 +19,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.prediction_check import SHOWN, Predictor
 
 if TYPE_CHECKING:
     from lhb_engine.posterior.rank_one_posterior import Posterior
@@ -263,45 +263,31 @@ class ResponseSpread(NamedTuple):
 
     responses: Responses
     shift: Floats  # (dim,)
-    errors: list[Floats]  # (2, dim): standard errors of the variances, also if these were 0
+    bounds: list[Floats]  # (2, dim): ends of the variances' intervals
     gains: list[float]  # nats by which this is likelier than that all, or all groups, are alike
 
     def about_mean(self, found: "Posterior") -> tuple["Posterior", Self]:
-        """Return the posterior whose theta is the mean of all trajectories', and this about it."""
+        """Return the posterior about the mean of all, where these are shown to differ, and this."""
         theta = found.theta.copy()
         theta[: found.n_features] += self.shift
         norm = float(np.linalg.norm(theta[: found.n_features]))
-        if not self.shift.any() or not norm > 0:
+        if self.gains[0] < SHOWN or not (self.shift.any() and norm > 0):
             return found, self
-        errors = [error / norm**2 for error in self.errors]
-        new = self._replace(responses=self.responses.divided(norm), errors=errors)
+        bounds = [ends / norm**2 for ends in self.bounds]
+        new = self._replace(responses=self.responses.divided(norm), bounds=bounds)
         return replace(found, theta=theta / norm, weights=found.weights * norm), new
 
     def to_json(self) -> dict[str, Any]:
         """Return what an estimate says: the spread of each number of theta, with its interval."""
         own, groups = self.responses, self.responses.groups
-        said = own.to_json() | _spread(own.covariance, self.errors[0]) | {"gain": self.gains[0]}
+        said = own.to_json() | self._spread(own.covariance, 0)
         if groups is not None:
-            between = _spread(np.array(groups["covariance"]), self.errors[1])
-            said["groups"] = groups | between | {"gain": self.gains[1]}
+            said["groups"] = groups | self._spread(np.array(groups["covariance"]), 1)
         return said
 
-
-def _spread(covariance: Floats, error: Floats) -> dict[str, Any]:
-    """Return the roots of the variances, and their intervals.
-
-    Variances that are clearly above 0, by errors of variances of 0, are taken for those of so many
-    normal numbers that these are their errors; a few trajectories' spread has a long tail.
-    """
-    from scipy.special import chdtri  # what only fits need
-
-    variance, reach = np.diag(covariance), QUANTILE * error
-    bounds = np.stack([variance - reach[0], variance + reach[0]], axis=1)
-    clear = variance > reach[1]
-    free = 2.0 * (variance[clear] / np.maximum(error[0, clear], TINY)) ** 2
-    bounds[clear] = (free * variance[clear] / chdtri(free, [[0.025], [0.975]])).T
-    bounds = np.sqrt(np.maximum(bounds, 0.0))
-    return {"spread": np.sqrt(variance).tolist(), "intervals": bounds.tolist()}
+    def _spread(self, covariance: Floats, level: int) -> dict[str, Any]:
+        spread, ends = np.sqrt(np.diag(covariance)), np.sqrt(self.bounds[level]).T
+        return {"spread": spread.tolist(), "intervals": ends.tolist(), "gain": self.gains[level]}
 
 
 @dataclass(frozen=True)
@@ -408,10 +394,9 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
             step, gains = new, [gains[0] + likelier, likelier]
             groups = _means(every, by, step, shifts)
     own, *_ = step.levels
-    errors = [_errors(level.precision, level.covariance) for level in step.levels]
-    errors[0][1] = errors[0][0]  # a band of a theta lacks the error of everybody's: be slow
+    bounds = [_bounds(level, i > 0) for i, level in enumerate(step.levels)]
     responses = Responses(own.covariance, float(np.sqrt(step.noise2)), groups)
-    return ResponseSpread(responses, step.shift, errors, gains)
+    return ResponseSpread(responses, step.shift, bounds, gains)
 
 
 def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, Any]:
@@ -430,17 +415,29 @@ def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, An
     return {"by": by, "covariance": covariance, "means": means, "errors": errors}
 
 
-def _errors(precision: Floats, covariance: Floats) -> Floats:
-    """Return the standard errors of the variances, by the information on all of the covariance."""
+def _bounds(level: _Level, of_groups: bool) -> Floats:
+    """Return the ends of the variances' intervals, by the information on all of the covariance.
+
+    A variance and what errors of each theta add to it are together that of as many normal numbers
+    as trajectories, or groups, say equally much. An interval reaches down to 0 where the variance
+    is not clearly above it: for groups by errors of a variance of 0, for trajectories more slowly.
+    """
+    from scipy.special import chdtri  # what only fits need
+
+    precision, variance = level.precision, np.diag(level.covariance)
     n, dim = precision.shape[:2]
     flat = precision.reshape(len(precision), -1)
     both = (flat.T @ flat).reshape(dim, dim, dim, dim).transpose(0, 2, 1, 3).reshape(dim**2, -1)
     rows, columns = np.triu_indices(dim)
-    pairs = np.zeros((dim**2, len(rows)))
-    pairs[rows * dim + columns, range(len(rows))] = 1.0
-    pairs[columns * dim + rows, range(len(rows))] = 1.0
+    unit = np.eye(dim**2)
+    pairs = np.maximum(unit[:, rows * dim + columns], unit[:, columns * dim + rows])
     inverse = np.linalg.pinv(0.5 * pairs.T @ both @ pairs, hermitian=True)
-    squares = np.diag(inverse)[rows == columns] * n / (n - 1)  # one tells the mean
-    error = np.sqrt(np.maximum(squares, 0.0))
-    unknown = 1.0 - np.einsum("ij,nji->i", covariance, precision) / n
-    return np.stack([error, error * unknown])
+    squares = np.maximum(np.diag(inverse)[rows == columns], 0.0)
+    error = np.sqrt(squares * n / (n - 1))  # one tells the mean
+    unknown = 1.0 - np.einsum("ij,nji->i", level.covariance, precision) / n if of_groups else 1.0
+    told = np.einsum("nii->n", precision) ** 2
+    free = max(float(told.sum() ** 2 / np.sum(told**2)) - 1.0, 1.0)
+    whole = free / chdtri(free, [[0.025], [0.975]]) - 1.0
+    low, high = variance + np.sqrt(0.5 * free) * error * whole
+    low[variance <= QUANTILE * error * unknown] = 0.0
+    return np.stack([np.maximum(low, 0.0), high])

@@ -26,6 +26,7 @@ DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 _ARRAYS = ("lag_weights", "theta", "effects")
 _OWN = ("covariance", "noise", "groups")
 FEWEST_BETTER = 4  # rows, for the guard
+SHOWN = 5.0  # nats by which own responses have to be likelier than none, to decide
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Predictor:
         if estimate.theta is None or not np.isfinite(estimate.theta).all():
             return None
         before = estimate.diagnostics.get("score_before", [])
+        own = estimate.own if estimate.own and estimate.own["gain"] >= SHOWN else None
         return cls(
             estimate.lag_weights if estimate.lag_profiles is None else estimate.lag_profiles,
             np.append(estimate.theta, before),
@@ -82,7 +84,7 @@ class Predictor:
             estimate.form or "shared",
             estimate.forms or {},
             estimate.diagnostics.get("stands_out", True),
-            estimate.own and {name: estimate.own[name] for name in _OWN if name in estimate.own},
+            own and {name: own[name] for name in _OWN if name in own},
             has_sets=estimate.no_gain != FEW,
         )
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from lhb_engine.posterior.prediction_check import SHOWN
+
 NOTHING = 0.2  # of theta
-SURE = 5.0  # nats
 MOST_NAMED = 3
 LEAST_EFFECT = 0.05  # of theta: a spread is told as a share of no smaller number
 
@@ -15,7 +16,7 @@ def differing(own: dict[str, Any]) -> list[int]:
     """Return the features in whose effect trajectories differ, by an estimate's `own`, in order."""
     order = np.argsort(-np.array(own["spread"])).tolist()
     clear = [i for i in order if own["intervals"][i][0] > 0.0]
-    return clear or order[: own["gain"] > SURE]
+    return clear or order[: own["gain"] >= SHOWN]
 
 
 def spread_in_words(own: dict[str, Any], theta: Sequence[float], names: Sequence[str]) -> str:

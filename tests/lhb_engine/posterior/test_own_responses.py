@@ -17,7 +17,7 @@ from lhb_engine.posterior.own_responses import (
     less_responses,
     spread_of,
 )
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.prediction_check import SHOWN, Predictor
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits
@@ -208,7 +208,8 @@ def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("size", "last", "n_users"), [(0.15, 1.4, 60), (0.6, 1.4, 60), (0.6, 1.4, 12), (0.6, 0.0, 60)]
+    ("size", "last", "n_users"),
+    [(0.15, 1.4, 60), (0.6, 1.4, 60), (0.2, 1.4, 12), (0.6, 1.4, 12), (0.6, 0.0, 60)],
 )
 def test_intervals_hold(size: float, last: float, n_users: int) -> None:
     """Of the spread of each feature, and of users' own theta: (0.95 +- 2.5 errors)."""
@@ -300,6 +301,18 @@ def test_groups_that_do_not_differ_change_nothing() -> None:
     found = Evidence.of(align(in_groups(6, 0.0)[0]), KNOWN, DIM)
     told, alike = (spread_of(found, shifts=True, by=by) for by in ("/", None))
     assert told.to_json() == alike.to_json()
+
+
+def test_while_trajectories_are_not_shown_to_differ_everybodys_theta_decides() -> None:
+    """The fit is that without `own`, and its spread is said beside it."""
+    history, _ = drawn(9, 8, 40, 0.02 * np.eye(DIM))
+    told = {"dim": DIM, "horizon": 3, "profiles": "shared"}
+    alike, own = (make_agent("anytime", **told, own=one).fit(history) for one in (False, True))
+    assert own.own is not None
+    assert 0.0 < own.own["gain"] < SHOWN
+    assert own.theta.tolist() == alike.theta.tolist()
+    assert own.lag_weights.tolist() == alike.lag_weights.tolist()
+    assert Predictor.of(own).own is None
 
 
 def test_few_trajectories_say_nothing() -> None:

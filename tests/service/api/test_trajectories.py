@@ -197,8 +197,8 @@ async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
 
 
 @on_one_database
-async def test_where_no_spread_is_seen_a_theta_has_no_band(serve: Serve) -> None:
-    """Its band would lack the error of everybody's theta."""
+async def test_where_no_spread_is_seen_everybodys_theta_decides(serve: Serve) -> None:
+    """A spread that is not clear is said, and decides nothing: no trajectory has its own theta."""
     settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}
     async with serve() as client:
         session = await client.create(**settings, options={"own": True, "most_stale": 1})
@@ -212,8 +212,9 @@ async def test_where_no_spread_is_seen_a_theta_has_no_band(serve: Serve) -> None
         spread = (await client.read(f"{path}/estimate"))["own"]
         assert any(spread["spread"]), spread
         assert not spread["message"].startswith("Trajectories differ"), spread
-        known = (await client.read(f"{path}/trajectories/u1"))["own"]
-        assert (len(known["values"]), known["intervals"]) == (2, None)
+        known = await client.read(f"{path}/trajectories/u1")
+        assert known["own"] is None
+        assert len(known["everybody"]["values"]) == 2
 
 
 @on_one_database

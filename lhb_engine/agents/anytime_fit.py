@@ -40,6 +40,7 @@ OWN_SPREAD = "Trajectories have responses of their own: their spread has interva
 UNTRIED = "Some features are 0 in every chosen context: what arms with them pay is not known."
 OWN_DIRECTIONS = "Each trajectory decides by its own direction."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
+LOST = "The rounds since the last fit were predicted badly, and speak for no direction: it stays."
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
 MOST_SMOOTH = 0.5  # of the draws: the linearised intervals hold for few lags alone
 
@@ -68,9 +69,17 @@ class AnytimeFit:
             # forms were judged by the installed fit's parameters, which only another fit renews
             self._forms = replace(self._forms, in_use=old.form)
             found = self._found()
-        if self._is_refused(found):
-            found = replace(found.without_direction("zero", REFUSED), sign_margin=None)
+        why = LOST if self._is_lost(found) else REFUSED if self._is_refused(found) else None
+        if why:
+            found = replace(found.without_direction("zero", why), sign_margin=None)
         return self.units.restore(found)
+
+    def _is_lost(self, found: Estimate) -> bool:
+        """Whether after an alarm nothing stands out where something did: docs/model.md (7.34)."""
+        old, later, known = self.prediction, self.past.later, found.diagnostics or {}
+        if not (old and old.stands_out and later and known.get("alarm")):
+            return False
+        return not known.get("stands_out", True) and later.still_rises
 
     def _is_refused(self, found: Estimate) -> bool:
         """Whether the guard keeps the installed estimate: docs/model.md (7.11)."""

@@ -25,6 +25,7 @@ SURE = 5.0  # standard errors of that ratio under normal noise
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 _ARRAYS = ("lag_weights", "theta", "effects")
 _OWN = ("covariance", "noise", "groups")
+FALLS = -0.25  # of what the old estimate expects, from which on rewards count as falling with it
 FEWEST_BETTER = 4  # rows, for the guard
 SHOWN = 5.0  # nats by which own responses have to be likelier than none, to decide
 
@@ -185,6 +186,18 @@ class HeldOut(ABC):
     @abstractmethod
     def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 on them, and its standard error."""
+
+    @cached_property
+    def still_rises(self) -> bool:
+        """Whether rewards, about a level of their own, do not fall with what was expected (7.34)."""
+        level = replace(self.old, theta=np.zeros_like(self.old.theta))
+        known = self.old, level, replace(level, intercept=level.intercept + 1.0)
+        products = np.array([[self.product(one, other) for other in known] for one in known])
+        # of errors: the level's less the old estimate's are its scores; less one more, a constant
+        by = np.array([[-1, 1, 0], [0, 1, 0], [0, 1, -1]])
+        products = by @ products @ by.T
+        about = products[:2, :2] - np.outer(products[:2, 2], products[:2, 2]) / products[2, 2]
+        return bool(about[0, 1] >= FALLS * about[0, 0])
 
     @abstractmethod
     def doubt(self, thetas: Floats, weights: Floats) -> float:

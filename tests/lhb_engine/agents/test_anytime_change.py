@@ -152,3 +152,22 @@ def test_an_alarm_is_raised_only_beyond_what_the_draws_allow():
     assert not since.check(lambda: sure)["alarm"]
     assert errors.check(lambda: sure)["alarm"]
     assert not errors.check(lambda: unsure)["alarm"]
+
+
+@pytest.mark.parametrize(("lost", "stays"), [("all", True), ("sign", False)])
+def test_where_rewards_are_lost_for_a_while_the_direction_stays(lost, stays):
+    """Rows without any signal speak for no other direction; those with another sign do."""
+    past = history(n=400, seed=1)
+    agent, part = agent_after(past, 300), past.trajectories["0"]
+    value = part.measurements.value.copy()
+    if lost == "all":
+        value[320:] = 4.0
+    else:
+        value[320:] *= -1.0
+    measured = replace(part.measurements, value=value)
+    cut = replace(past, trajectories={"0": replace(part, measurements=measured)})
+    estimate = agent.fit(cut.over(window(400)))
+    assert estimate.diagnostics["alarm"]
+    assert estimate.in_doubt
+    assert (estimate.message == anytime_fit.LOST) == stays
+    assert (estimate.theta is None) == stays

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.posterior.prediction_check import Predictor, residuals
+from lhb_engine.design.moment_sums import moments_of
+from lhb_engine.posterior.prediction_check import LaterMoments, Predictor, residuals
 from tests.lhb_engine.played_histories import LAG_WEIGHTS, THETA, history
 
 
@@ -40,3 +43,24 @@ def test_only_a_settled_estimate_raises_an_alarm(settled):
     found = off.since(rows).check(lambda: agreed)
     assert found["held_out_error"] > 100
     assert found["alarm"] is settled
+
+
+@given(
+    st.integers(0, 49),
+    st.floats(-1.0, 1.0),
+    st.floats(-3.0, 3.0),
+    st.sampled_from([0.0, 0.5]),
+)
+def test_whether_rewards_still_rise_with_scores_is_known_from_moments_too(seed, share, level, rho):
+    """It is the sign of the slope of rewards on scores, whatever the level of the rewards."""
+    past = history(n=160, seed=seed)
+    value = past.trajectories["0"].measurements.value
+    value[80:] = level + share * value[80:]
+    rows = align(past)
+    known = Predictor(LAG_WEIGHTS, THETA, 0.3, 0.1, 80, True, rho)
+    found = known.since(rows)
+    assert found is not None
+    moments = LaterMoments(known, moments_of(rows, found.places))
+    assert moments.still_rises == found.still_rises
+    if abs(share + 0.25) > 0.1 and rho == 0.0:
+        assert found.still_rises == (share > -0.25)

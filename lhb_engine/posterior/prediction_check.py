@@ -25,7 +25,7 @@ SURE = 5.0  # standard errors of that ratio under normal noise
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 _ARRAYS = ("lag_weights", "theta", "effects")
 _OWN = ("covariance", "noise", "groups")
-FALLS = -0.25  # of what the old estimate expects, from which on rewards count as falling with it
+FALLS = 1.0  # standard errors by which rewards fall with what was expected
 FEWEST_BETTER = 4  # rows, for the guard
 SHOWN = 5.0  # nats by which own responses have to be likelier than none, to decide
 
@@ -197,7 +197,9 @@ class HeldOut(ABC):
         by = np.array([[-1, 1, 0], [0, 1, 0], [0, 1, -1]])
         products = by @ products @ by.T
         about = products[:2, :2] - np.outer(products[:2, 2], products[:2, 2]) / products[2, 2]
-        return bool(about[0, 1] >= FALLS * about[0, 0])
+        slope = about[0, 1] / about[0, 0]
+        left = max(about[1, 1] - slope * about[0, 1], self.old.noise**2)
+        return bool(slope >= -FALLS * np.sqrt(left / about[0, 0] / self.n_rows))
 
     @abstractmethod
     def doubt(self, thetas: Floats, weights: Floats) -> float:

@@ -189,7 +189,7 @@ class HeldOut(ABC):
 
     @cached_property
     def still_rises(self) -> bool:
-        """Whether rewards, about a level of their own, do not fall with what was expected (7.34)."""
+        """Whether rewards, about their level, do not fall with what was expected (7.34)."""
         level = replace(self.old, theta=np.zeros_like(self.old.theta))
         known = self.old, level, replace(level, intercept=level.intercept + 1.0)
         products = np.array([[self.product(one, other) for other in known] for one in known])

@@ -15,6 +15,7 @@ from service.base.problems import ProblemCode
 from service.writer.effects import Effects
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+AGES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # seconds
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # commands of a commit
 MOST_TENANTS = 1000  # with series of their own
 OTHERS = "(others)"
@@ -44,6 +45,7 @@ class Metrics:
         self._refusals: Counter[Labels] = Counter()
         self._by_tenant: dict[str, Counter[str]] = {name: Counter() for name in COUNTED}
         self._fits: dict[Labels, Row] = {}
+        self._ages: dict[Labels, Row] = {(): _new_row(AGES)}
         self._fits_of: Counter[Labels] = Counter()
         self._messages: Counter[Labels] = Counter()
         self._commits: dict[Labels, Row] = {(): _new_row(BOUNDS)}
@@ -83,7 +85,7 @@ class Metrics:
         self._messages[self._shown(tenant), outcome] += 1
 
     def observe_fit(self, status: str, seconds: float) -> None:
-        """Count a fit by its recorded status; `seconds` are from due to recorded."""
+        """Count a fit by its recorded status; `seconds` are from its beginning to recorded."""
         _observe(self._fits, (status,), seconds, BOUNDS)
 
     def observe_commit(self, seconds: float, n_commands: int) -> None:
@@ -99,6 +101,8 @@ class Metrics:
             tenant = self._shown(fit.tenant)
             self._fits_of[tenant, fit.status] += 1
             estimate = fit.values
+            if estimate:
+                _observe(self._ages, (), fit.at - fit.inputs["due_at"], AGES)
             has_alarm = bool((estimate.get("diagnostics") or {}).get("alarm"))
             self._by_tenant["lhb_alarms_total"][tenant] += has_alarm
             findings = estimate.get("findings") or []
@@ -140,8 +144,10 @@ class Metrics:
         text = "Attempts to reach webhooks: delivered, failed, or given_up for good"
         how = ["tenant", "outcome"]
         yield _counter("lhb_webhook_attempts_total", text, self._messages, how)
-        text = "Time from due to recorded"
+        text = "Time from a fit's beginning to recorded"
         yield _histogram("lhb_fit_seconds", text, self._fits, BOUNDS, ["status"])
+        text = "Age of the newest reward that an estimate is from, when it is recorded"
+        yield _histogram("lhb_fit_age_seconds", text, self._ages, AGES)
         yield _histogram("lhb_commit_seconds", "Time of a transaction", self._commits, BOUNDS)
         yield _histogram("lhb_commit_commands", "Commands of a transaction", self._sizes, SIZES)
         for scrape in self.scraped:

@@ -144,8 +144,16 @@ async def test_a_failed_fit_is_tried_again_and_shown(serve: Serve) -> None:
             return 'lhb_fit_seconds_count{status="failed"}' in (await client.get("/metrics")).text
 
         await until(is_counted)
+        assert "lhb_fit_age_seconds_count 0.0" in (await client.get("/metrics")).text
+        await asyncio.sleep(0.1)
         gate.unlink()
         await until(lambda: installed(client, session))
+
+        async def is_aged() -> bool:
+            text = (await client.get("/metrics")).text
+            return float(text.partition("lhb_fit_age_seconds_sum ")[2].split()[0]) >= 0.1
+
+        await until(is_aged)
 
 
 async def test_what_is_due_at_the_end_is_fitted_after_the_next_start(serve: Serve) -> None:

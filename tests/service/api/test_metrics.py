@@ -142,12 +142,13 @@ def test_findings_and_alarms_of_fits_are_counted() -> None:
         "diagnostics": {"alarm": {"at": 9}},
     }
     row = EstimateRow(
-        *("shop", "s", 1, 1, 9, "ok", None, "{}", 0, 1, None, json.dumps(values), 0.0)
+        *("shop", "s", 1, 1, 9, "ok", None, '{"due_at": 4.0}', 0, 1, None, json.dumps(values), 7.0)
     )
     metrics.after_commit(Effects(fits=[row]))
     text = metrics.text().decode()
     assert 'lhb_findings_total{tenant="shop"} 2.0' in text
     assert 'lhb_alarms_total{tenant="shop"} 1.0' in text
+    assert "lhb_fit_age_seconds_sum 3.0" in text
 
 
 async def test_a_guard_that_has_tripped_shows_until_it_is_armed(serve: Serve) -> None:

@@ -232,7 +232,7 @@ def test_a_trajectory_goes_on_after_its_rows_went(
     harness.reward(0.5, "gone", round=harness.decide("gone", contexts=np.eye(DIM)).round)
     harness.run(ask_fit(harness.key, harness.agents))
     found = twins.fit_one(1)
-    assert found["estimate"]["n_rows"] == before + 1
+    assert found["n_rows"] == before + 1
     settled = twins.kept(1).n_settled
     twins.play_one_side(60, ("",))
     harness.reward(0.5, round=harness.decide(contexts=np.eye(DIM)).round)

@@ -55,6 +55,11 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the engine's slow tests: the longest would else run alone at the end."""
+    items.sort(key=lambda item: not ("lhb_engine" in item.nodeid and "slow" in item.keywords))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def own_log_level() -> Iterator[None]:
     """What a module logs does not depend on the level of a service that another one ran."""

@@ -197,9 +197,8 @@ class HeldOut(ABC):
         by = np.array([[-1, 1, 0], [0, 1, 0], [0, 1, -1]])
         products = by @ products @ by.T
         about = products[:2, :2] - np.outer(products[:2, 2], products[:2, 2]) / products[2, 2]
-        slope = about[0, 1] / about[0, 0]
-        left = max(about[1, 1] - slope * about[0, 1], self.old.noise**2)
-        return bool(slope >= -FALLS * np.sqrt(left / about[0, 0] / self.n_rows))
+        variance = max(about[0, 0], 0.0) * max(about[1, 1], self.old.noise**2) / self.n_rows
+        return bool(about[0, 1] >= -FALLS * np.sqrt(variance))
 
     @abstractmethod
     def doubt(self, thetas: Floats, weights: Floats) -> float:

@@ -171,7 +171,7 @@ class FormFits:
         """Whether features' own profiles decide, or were judged and are not clearly worse."""
         if self.in_use != SHARED:
             return True
-        own = [form for form in self.known.values() if form.variance > 0.0]
+        own = [f for name, f in self.known.items() if name != SHARED and f.variance > 0.0]
         return any(not form.is_worse_than(self.known[SHARED]) for form in own)
 
     def old(self, form: LagForm) -> Predictor | None:

@@ -146,7 +146,7 @@ class Metrics:
         yield _counter("lhb_webhook_attempts_total", text, self._messages, how)
         text = "Time from a fit's beginning to recorded"
         yield _histogram("lhb_fit_seconds", text, self._fits, BOUNDS, ["status"])
-        text = "Age of the newest reward that an estimate is from, when it is recorded"
+        text = "Time from due, when what a fit reads is fixed, to its estimate"
         yield _histogram("lhb_fit_age_seconds", text, self._ages, AGES)
         yield _histogram("lhb_commit_seconds", "Time of a transaction", self._commits, BOUNDS)
         yield _histogram("lhb_commit_commands", "Commands of a transaction", self._sizes, SIZES)

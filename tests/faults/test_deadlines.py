@@ -71,7 +71,7 @@ def memory(server: Server) -> int:
     return int(pages) * resource.getpagesize()
 
 
-A_HEAD = 3 * 4096  # bytes: a request's head, and pages that other work of the server reads meanwhile
+A_HEAD = 3 * 4096  # bytes: a request's head, and pages that other work reads meanwhile
 
 
 def n_read(server: Server) -> int:

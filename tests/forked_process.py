@@ -16,6 +16,7 @@ from typing import IO, Any
 
 FORKS = multiprocessing.get_context("forkserver")
 LOADED = ("service.operation.server", "service.operation.worker", "clients.cli.main", __name__)
+FORKS.set_forkserver_preload(list(LOADED))
 LHB = "import sys; sys.argv = ['lhb', *{arguments!r}]; from clients.cli.main import main; main()"
 
 
@@ -31,7 +32,6 @@ class ForkedProcess:
         environment: Mapping[str, str],
         files: tuple[IO[Any] | None, IO[Any] | None, IO[Any]],
     ) -> None:
-        FORKS.set_forkserver_preload(list(LOADED))
         reads, writes = os.pipe()
         numbers = [writes if n == 1 and not file else file and file.fileno()
                    for n, file in enumerate(files)]  # fmt: skip

@@ -19,6 +19,7 @@ from service.operation.app import create_app
 from service.operation.worker import Worker
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
+from service.transfer import parsing_processes
 from tests.service.kept_processes import KeptProcesses
 from tests.service.service_harness import ServiceHarness
 
@@ -79,23 +80,24 @@ Serve = Callable[..., AbstractAsyncContextManager[Client]]
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_processes() -> Iterator[None]:
-    """Processes that fit live until the last test."""
+    """Processes that fit or parse live until the last test."""
     yield
     KeptProcesses.end()
 
 
 @pytest.fixture
 def processes() -> type[Processes]:
-    """What the processes that fit are made by; tests of processes have new ones."""
+    """What the processes that fit or parse are made by; tests of processes have new ones."""
     return KeptProcesses
 
 
 @pytest.fixture
-def serve(database_url: str, processes: type[Processes]) -> Serve:
+def serve(database_url: str, processes: type[Processes], monkeypatch: pytest.MonkeyPatch) -> Serve:
     """`async with serve() as client`: may be entered again, over the same database.
 
     On PostgreSQL a worker fits, in this process too.
     """
+    monkeypatch.setattr(parsing_processes, "Processes", processes)
 
     @asynccontextmanager
     async def start(intervals: Intervals | None = None, **settings: Any) -> AsyncIterator[Client]:

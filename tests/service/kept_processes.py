@@ -1,10 +1,13 @@
-"""Processes that fit, kept from one test to the next: a new one imports scipy for seconds."""
+"""Processes that fit or parse, kept from one test to the next, and forked: a new interpreter takes
+two seconds of CPU to import what they need.
+"""
 
 from typing import Any, ClassVar
 
 from pebble import ProcessPool
 
-from service.base.process_pool import Processes
+from service.base.process_pool import Processes, _begin
+from tests.forked_process import FORKS
 
 MOST_KEPT = 2  # of one kind
 
@@ -21,6 +24,9 @@ class KeptProcesses(Processes):
         waiting = self.kept.get(self._kind(), [])
         while self._pool is None and waiting:
             self._pool = waiting.pop()
+        if self._pool is None:
+            begin = _begin, (self._prepare, *self._arguments)
+            self._pool = ProcessPool(self._n, 0, *begin, context=FORKS)
         return super()._current()
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem
 from service.transfer.parsing_processes import PARSED_HERE_BYTES, ParsingProcesses
 from tests.service.conftest import Client, Serve, until
+from tests.service.fits.new_processes import new_processes  # noqa: F401
 
 pytestmark = pytest.mark.anyio
 LARGE = b" " * (PARSED_HERE_BYTES + 1)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -154,14 +155,20 @@ def test_shared_profiles_come_back_as_theta_and_lag_weights():
     assert forms.old("smooth") is None
 
 
+def world_of(kind):
+    return kind.draw(dim=3, horizon=8, n_arms=5, noise=0.1, pattern="flat", sparsity=3, seed=62001)
+
+
+@cache
+def played(kind, profiles):
+    """A run that several tests look at."""
+    return simulate("anytime", world_of(kind), n_rounds=250, seed=3, options={"profiles": profiles})
+
+
 @pytest.mark.parametrize("kind", [LongHorizonEnvironment, Clickbait])
 def test_the_form_is_that_of_the_world(kind):
     """Shared profiles decide as if nothing else was known; clickbait is seen through."""
-    world = kind.draw(dim=3, horizon=8, n_arms=5, noise=0.1, pattern="flat", sparsity=3, seed=62001)
-    told, plain = (
-        simulate("anytime", world, n_rounds=250, seed=3, options={"profiles": profiles})
-        for profiles in ("chosen", "shared")
-    )
+    world, told, plain = world_of(kind), played(kind, "chosen"), played(kind, "shared")
     last = [e for e in told.estimates if e.theta is not None][-1]
     assert {e.form for e in plain.estimates} == {None}
     assert {"shared", "smooth"} <= set(last.forms)
@@ -203,12 +210,10 @@ def test_the_first_fit_of_a_long_history_judges_by_its_halves(kind):
 
 def test_who_knows_that_each_has_its_own_has_them_from_the_first_fit_on():
     """No other form is fitted; intervals and findings are those of own profiles."""
-    world = Clickbait.draw(
-        dim=3, horizon=8, n_arms=5, noise=0.1, pattern="flat", sparsity=3, seed=62001
-    )
-    told, shared = (
-        simulate("anytime", world, n_rounds=250, seed=3, options={"profiles": profiles})
-        for profiles in ("each", "shared")
+    world, told, shared = (
+        world_of(Clickbait),
+        played(Clickbait, "each"),
+        played(Clickbait, "shared"),
     )
     estimates = [e for e in told.estimates if e.theta is not None]
     assert {(e.form, e.forms) for e in estimates} == {("smooth", None)}
@@ -260,10 +265,7 @@ def test_lag_profiles_that_cannot_be(dim, profiles, said):
 
 def test_estimates_and_states_are_restored_to_the_bit():
     """A restored agent fits as the first one, and one that is told to share profiles does."""
-    world = Clickbait.draw(
-        dim=3, horizon=8, n_arms=5, noise=0.1, pattern="flat", sparsity=3, seed=62001
-    )
-    run = simulate("anytime", world, n_rounds=200, seed=3, options={"profiles": "chosen"})
+    run = played(Clickbait, "chosen")
     agent = run.agent
     last = [e for e in run.estimates if e.theta is not None][-1]
     again = Estimate.from_json(json.loads(json.dumps(last.to_json())))
@@ -273,7 +275,7 @@ def test_estimates_and_states_are_restored_to_the_bit():
     restored = ALGORITHMS["anytime"].from_state(3, 8, options, state)
     assert restored.state() == agent.state()
     past = history_of(run)
-    window = FitWindow(99, 1, 200, 8, 200)
+    window = FitWindow(99, 1, 250, 8, 250)
     found = [a.fit(past.over(window)) for a in (agent, restored)]
     assert found[0].to_json() == found[1].to_json()
     assert found[0].form != "shared"

@@ -2,6 +2,8 @@
 two seconds of CPU to import what they need.
 """
 
+import os
+import signal
 from typing import Any, ClassVar
 
 from pebble import ProcessPool
@@ -12,7 +14,24 @@ from tests.forked_process import FORKS
 MOST_KEPT = 2  # of one kind
 
 
-class KeptProcesses(Processes):
+def freeze(processes: Processes) -> None:
+    """Stop the processes of one pool, and not those that later tests take up."""
+    assert processes._pool is not None
+    for process in processes._pool._pool_manager.worker_manager.workers.values():
+        os.kill(process.pid, signal.SIGSTOP)
+
+
+class ForkedProcesses(Processes):
+    """Processes that begin with the service's modules loaded."""
+
+    def _current(self) -> ProcessPool:
+        if self._pool is None:
+            begin = _begin, (self._prepare, *self._arguments)
+            self._pool = ProcessPool(self._n, 0, *begin, context=FORKS)
+        return super()._current()
+
+
+class KeptProcesses(ForkedProcesses):
     """Processes that outlive their service, and are taken up by the next one of their kind."""
 
     kept: ClassVar[dict[Any, list[ProcessPool]]] = {}
@@ -24,9 +43,6 @@ class KeptProcesses(Processes):
         waiting = self.kept.get(self._kind(), [])
         while self._pool is None and waiting:
             self._pool = waiting.pop()
-        if self._pool is None:
-            begin = _begin, (self._prepare, *self._arguments)
-            self._pool = ProcessPool(self._n, 0, *begin, context=FORKS)
         return super()._current()
 
     async def close(self) -> None:

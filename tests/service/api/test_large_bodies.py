@@ -12,7 +12,8 @@ from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem
 from service.transfer.parsing_processes import PARSED_HERE_BYTES, ParsingProcesses
 from tests.service.conftest import Client, Serve, until
-from tests.service.fits.new_processes import new_processes  # noqa: F401
+from tests.service.fits.new_processes import as_served, new_processes  # noqa: F401
+from tests.service.kept_processes import freeze
 
 pytestmark = pytest.mark.anyio
 LARGE = b" " * (PARSED_HERE_BYTES + 1)
@@ -40,6 +41,7 @@ async def process_of(client: Client) -> int:
     return int(await until(found, 250.0)) + os.getpid()
 
 
+@as_served
 async def test_where_no_process_can_start_the_server_parses(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +59,7 @@ async def test_where_no_process_can_start_the_server_parses(
             assert answer.status_code == 201, answer.text
 
 
+@as_served
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_the_first_large_body_waits_for_a_process(serve: Serve) -> None:
     """Parsed by the server it would stop everybody while processes start."""
@@ -73,9 +76,7 @@ async def test_a_body_that_a_frozen_process_does_not_begin_is_parsed_by_the_serv
     async with serve() as client:
         client.service.parsing = ParsingProcesses(10.0)
         frozen = await process_of(client)
-        for process in multiprocessing.active_children():
-            if process.name == "pebble_pool_worker" and process.pid is not None:
-                os.kill(process.pid, signal.SIGSTOP)
+        freeze(client.service.parsing._processes)
         assert await client.service.parsed("", parser, LARGE) == os.getpid()
         assert await process_of(client) != frozen
 

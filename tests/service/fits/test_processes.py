@@ -22,7 +22,7 @@ from tests.service.fits.fit_jobs import (
     tries_of,
     unreadable_fit,
 )
-from tests.service.fits.new_processes import new_processes  # noqa: F401
+from tests.service.fits.new_processes import as_served, new_processes  # noqa: F401
 
 pytestmark = pytest.mark.anyio
 GROUPS = (3,)  # what all arms share, of two features
@@ -34,6 +34,7 @@ def database_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'lhb.db'}"
 
 
+@as_served
 async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
     async with serve() as client:
         gate = close_gate(client, gated_fit)
@@ -105,6 +106,7 @@ async def test_a_process_frozen_while_idle_is_replaced(serve: Serve) -> None:
         assert [item["status"] for item in items if item["status"] == "failed"] == []
 
 
+@as_served
 async def test_a_fit_that_no_process_begins_stays_due(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

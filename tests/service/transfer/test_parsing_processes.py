@@ -1,6 +1,5 @@
 """Processes that parse large bodies: what happens to a body when they are frozen or killed."""
 
-import multiprocessing
 import os
 import signal
 
@@ -8,9 +7,9 @@ import pytest
 
 from service.base.problems import Problem
 from service.transfer.parsing_processes import ParsingProcesses
+from tests.service.kept_processes import freeze
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-NAME = "pebble_pool_worker"
 
 
 def die(number: int) -> None:
@@ -21,9 +20,7 @@ async def test_frozen_and_dying_processes_are_replaced() -> None:
     parsing = ParsingProcesses(25.0)
     try:
         first = await parsing.run(os.getpid)
-        for process in multiprocessing.active_children():
-            if process.name == NAME and process.pid is not None:
-                os.kill(process.pid, signal.SIGSTOP)
+        freeze(parsing._processes)
         again = await parsing.run(os.getpid)
         assert again != first
         with pytest.raises(Problem, match="no process could read this body"):

@@ -72,8 +72,8 @@ def code_of(answer: bytes, status: int) -> str:
 def test_heads_that_come_in_drops_are_cut_off(server: Server) -> None:
     session = session_of(server)
     whole = request_of(session, {"contexts": ARMS})
-    slow = [connect(server) for _ in range(40)]
     began = time.monotonic()
+    slow = [connect(server) for _ in range(40)]
     for i, one in enumerate(slow):
         one.sendall(whole[: i + 1])
     with server.client() as client:
@@ -88,8 +88,8 @@ def test_heads_that_come_in_drops_are_cut_off(server: Server) -> None:
 
 
 def test_who_says_nothing_is_let_go(server: Server) -> None:
+    began = time.monotonic()
     with connect(server) as silent:
-        began = time.monotonic()
         assert everything(silent) == b""
         assert 0.9 < time.monotonic() - began < 60
 

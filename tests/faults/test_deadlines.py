@@ -71,7 +71,9 @@ def memory(server: Server) -> int:
     return int(pages) * resource.getpagesize()
 
 
-A_HEAD = 3 * 4096  # bytes: a request's head, and pages that other work reads meanwhile
+# bytes: a request's head, and pages that other work of the server reads meanwhile; less than one
+# read of a body whose client sends 64 KiB at a time
+A_HEAD = 10 * 4096
 
 
 def n_read(server: Server) -> int:

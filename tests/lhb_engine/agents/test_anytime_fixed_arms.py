@@ -33,11 +33,11 @@ def test_it_ends_on_the_best_of_five_arms(seed):
     assert np.mean(run.arms[-500:] == values.argmax()) > 0.8  # and does not go on trying for good
 
 
-def test_contexts_that_vary_are_played_by_theta_alone():
-    for seed in (26000, 26001):
-        _, run = play(replace(BOARD[1], rounds=400), seed)
-        assert any(e.status == "ok" for e in run.estimates)
-        assert all(e.candidates is None for e in run.estimates)
+@pytest.mark.parametrize("seed", [26000, *repeats(26001)])
+def test_contexts_that_vary_are_played_by_theta_alone(seed):
+    _, run = play(replace(BOARD[1], rounds=400), seed)
+    assert any(e.status == "ok" for e in run.estimates)
+    assert all(e.candidates is None for e in run.estimates)
 
 
 def sampling_agent():

@@ -26,7 +26,7 @@ from service.transfer.replay import replay_session
 from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database, repeats
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 DIM, USERS = 2, ("a", "b", "c", "d", "e", "f")
@@ -166,7 +166,6 @@ def test_one_row_decides_until_something_is_new(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds are read after a reward, a correction, a void decision or a fit, and not else."""
-    few_draws(monkeypatch)
     world, read = World(harness, database_url, most_stale=1), []
     world.play(120)
     last_rounds = own_responses.last_rounds
@@ -279,11 +278,8 @@ def test_it_is_worked_out_by_slots(
 
 
 @on_one_database
-def test_one_decision_a_slot_is_one_a_round(
-    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_decision_a_slot_is_one_a_round(harness: ServiceHarness, database_url: str) -> None:
     """A slot with one decision has its context: what is worked out is equal to the bit."""
-    few_draws(monkeypatch)
     world = SlotWorld(harness, database_url, 1)
     world.play(24)
     kept = world.decide("b")[0].own

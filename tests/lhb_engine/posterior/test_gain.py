@@ -104,18 +104,17 @@ def test_few_sets_say_nothing() -> None:
     assert gain([*SETS[:3], one], THETA, THETA[None], np.ones((1, 2)), 0.0, 100) == FEW
 
 
-def played(theta: list[float], seed: int) -> tuple[dict[str, Any], LongHorizonEnvironment]:
+def played(theta: list[float], seed: int) -> tuple[list[dict[str, Any]], LongHorizonEnvironment]:
+    """What the fits of a run say, the last one last."""
     weights = np.array([0.5, 0.3])
     world = LongHorizonEnvironment(np.array(theta), weights, n_arms=4, noise=0.1, seed=seed)
     agent = make_agent("anytime", dim=3, horizon=2)
     run = simulate(agent, world, n_rounds=150, seed=seed)
-    answer = [e for e in run.estimates if e.theta is not None][-1].gain
-    assert answer is not None
-    return answer, world
+    return [e.gain for e in run.estimates if e.gain is not None], world
 
 
 def test_what_is_gained_is_near_the_truth() -> None:
-    answer, world = played([0.8, -0.6, 0.0], 1)
+    (*_, answer), world = played([0.8, -0.6, 0.0], 1)
     signals = 0.8 * world.signals(world.contexts(1000, 20_000))
     most = float((signals.max(axis=1) - signals.mean(axis=1)).mean())
     assert answer["over_chance"]["value"] == pytest.approx(most, rel=0.15)
@@ -126,5 +125,6 @@ def test_what_is_gained_is_near_the_truth() -> None:
 
 @pytest.mark.slow
 def test_on_pure_noise_the_interval_holds_nothing() -> None:
-    every = [played([0.0, 0.0, 0.0], seed)[0]["over_chance"] for seed in range(60)]
-    assert sum(one["low"] <= 0.0 <= one["high"] for one in every) >= 55
+    """0.99 of these 360 do; of intervals 0.6 times as wide, 0.91."""
+    every = [one["over_chance"] for seed in range(20) for one in played([0.0] * 3, seed)[0]]
+    assert np.mean([one["low"] <= 0.0 <= one["high"] for one in every]) >= 0.95

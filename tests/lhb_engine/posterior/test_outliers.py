@@ -13,9 +13,11 @@ from lhb_engine.posterior.outliers import FAR, NORMAL_MEDIAN, without_outliers
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
+from tests.lhb_engine.few_draws import few_draws
 
 THETA, WEIGHTS = np.array([0.6, 0.8]), np.array([0.0, 1.0, 0.0])
 KNOWN = Predictor(WEIGHTS, THETA, 2.0, 0.1, 160, True, n_rows=160)
+CUT = "lhb_engine.agents.fit_past.without_outliers"
 NOISE = 0.1 * np.random.default_rng(2).standard_normal(200)
 
 
@@ -74,7 +76,7 @@ def test_rare_rewards_and_few_rows_stay() -> None:
 
 def regret(kind: type[LongHorizonEnvironment], seed: int) -> float:
     world = kind.draw(dim=3, horizon=6, n_arms=5, noise=0.3, sparsity=2, seed=seed)
-    agent = make_agent("anytime", dim=3, horizon=6)
+    agent = make_agent("anytime", dim=3, horizon=6, profiles="shared")
     return float(simulate(agent, world, n_rounds=400, seed=seed).regret[-1])
 
 
@@ -87,19 +89,27 @@ class HeavierTails(HeavyTails):
 
 
 @pytest.mark.slow
-def test_heavy_tails_cost_less_and_plain_worlds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds, cut, are_whole = range(12), "lhb_engine.agents.fit_past.without_outliers", []
+def test_heavy_tails_cost_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.26 of what they cost uncut; over 12 seeds 0.27."""
+    seeds = range(6)
     heavy = [regret(HeavierTails, seed) for seed in seeds]
+    monkeypatch.setattr(CUT, lambda rows, known: rows)
+    assert np.mean(heavy) < 0.7 * np.mean([regret(HeavierTails, seed) for seed in seeds])
+
+
+@pytest.mark.slow
+def test_plain_worlds_cost_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However roughly a fit draws, no row of theirs is cut."""
+    few_draws(monkeypatch)
+    are_whole = []
 
     def watched(rows: AlignedRounds, known: Predictor | None) -> AlignedRounds:
         found = without_outliers(rows, known)
         are_whole.append(found is rows)
         return found
 
-    monkeypatch.setattr(cut, watched)
-    for seed in seeds:
+    monkeypatch.setattr(CUT, watched)
+    for seed in range(12):
         regret(LongHorizonEnvironment, seed)
     assert are_whole
     assert all(are_whole)
-    monkeypatch.setattr(cut, lambda rows, known: rows)
-    assert np.mean(heavy) < 0.7 * np.mean([regret(HeavierTails, seed) for seed in seeds])

@@ -24,10 +24,10 @@ def check_number(
         raise OptionError(option, f"must be {also}a number from {low} to {high}")
 
 
-def check_whole(option: str, value: object, low: int = 1, high: int = 10**9) -> None:
-    """Check that `value` is an int from `low` to `high`."""
-    if type(value) is not int or not low <= value <= high:
-        raise OptionError(option, f"must be a whole number from {low} to {high}")
+def check_whole(option: str, value: object) -> None:
+    """Check that `value` is an int from 1 to a billion."""
+    if type(value) is not int or not 1 <= value <= 10**9:
+        raise OptionError(option, "must be a whole number from 1 to 1000000000")
 
 
 def check_numbers(option: str, values: object) -> None:

@@ -95,11 +95,11 @@ def descend(
     for step in range(1, n_steps + 1):
         before = loss
         uphill = design.rmatvec(residual).T @ weights
-        theta, residual = _move(design, y, residual, theta, uphill, weights, along="theta")
+        theta, residual = _move(design, residual, theta, uphill, weights, along="theta")
         length = float(np.linalg.norm(theta))
         theta, weights = theta / length, weights * length
         uphill = design.rmatvec(residual) @ theta
-        weights, residual = _move(design, y, residual, weights, uphill, theta, along="weights")
+        weights, residual = _move(design, residual, weights, uphill, theta, along="weights")
         loss = float(residual @ residual)
         if before - loss <= tol * before:
             return theta, weights, step
@@ -108,7 +108,6 @@ def descend(
 
 def _move(
     design: LaggedDesign,
-    y: Floats,
     residual: Floats,
     point: Floats,
     uphill: Floats,

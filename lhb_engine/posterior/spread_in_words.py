@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.posterior.prediction_check import SHOWN
+from lhb_engine.posterior.own_responses import SHOWN
 
 NOTHING = 0.2  # of theta
 MOST_NAMED = 3

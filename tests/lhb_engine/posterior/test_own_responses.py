@@ -11,13 +11,14 @@ from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
 from lhb_engine.posterior.own_responses import (
+    SHOWN,
     Evidence,
     Responses,
     _sweep,
     less_responses,
     spread_of,
 )
-from lhb_engine.posterior.prediction_check import SHOWN, Predictor
+from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits

@@ -7,6 +7,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from lhb_engine.findings.finding import Code, Missing
 
+from .setting_parts import ClockAnswer as ClockAnswer
+from .setting_parts import HoldoutAnswer as HoldoutAnswer
 from .settings import SettingsAnswer
 
 Deciding = Literal["in_use", "in_doubt", "learning", "exploring", "none"]

@@ -5,6 +5,8 @@ Sources: `service/session/spec.py`, `service/base/problems.py`; /openapi.json de
 
 from typing import Any, Literal, Required, TypedDict
 
+from .setting_parts import ClockAnswer, HoldoutAnswer
+
 # fmt: off
 ProblemCode = Literal[
     "malformed_http", "malformed_json", "duplicate_key", "http_error", "unauthorized", "forbidden",
@@ -48,30 +50,6 @@ class ClockBody(TypedDict, total=False):
     start: str
     totals: Literal["all", "trajectory"]
     late_slots: int
-
-
-class ControlAnswer(TypedDict):
-    """The session whose agent control plays, by its id."""
-
-    session: str
-
-
-class HoldoutAnswer(TypedDict):
-    """The share of trajectories in control, and what is played there."""
-
-    share: float
-    policy: Literal["default_arm", "uniform"] | ControlAnswer
-    planned_rounds: int
-
-
-class ClockAnswer(TypedDict):
-    """The slots of a session, and how many of them have begun."""
-
-    slot_seconds: int
-    start: str
-    totals: Literal["all", "trajectory"]
-    late_slots: int
-    n_slots: int
 
 
 class SessionSettings(TypedDict, total=False):

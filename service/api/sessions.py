@@ -9,6 +9,7 @@ from typing import Any, TypedDict, get_type_hints
 from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 
+from clients.sdk.answers import ClockAnswer, HoldoutAnswer
 from clients.sdk.answers import SessionAnswer as ClientsSession
 from lhb_engine.agents.base import Deciding
 from service.api.answer_models import LIMIT, cut, members_of, page, page_of, timestamp
@@ -19,37 +20,11 @@ from service.base.problems import Problem
 from service.commands.sessions import change_session, create_session, erase_feature, remove_session
 from service.fits.cost import allowed_cost
 from service.session.records import SessionRow
-from service.session.slot_clock import Totals
 from service.session.spec import SessionSpec
-from service.session.trial import Guard, Policy
+from service.session.trial import Guard
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import deciding
-
-
-class ControlAnswer(TypedDict):
-    """The session whose agent control plays, by its id."""
-
-    session: str
-
-
-class HoldoutAnswer(TypedDict):
-    """The share of trajectories in control, and what is played there."""
-
-    share: float
-    policy: Policy | ControlAnswer
-    planned_rounds: int
-
-
-class ClockAnswer(TypedDict):
-    """The slots of a session, and how many of them have begun."""
-
-    slot_seconds: int
-    start: str
-    totals: Totals
-    late_slots: int
-    n_slots: int
-
 
 SHOWN: dict[str, Any] = {
     "seed": int,

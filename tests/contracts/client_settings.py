@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import AwareDatetime
 from typing_extensions import TypeAliasType
 
-from service.api.sessions import SETTINGS, ClockAnswer, ControlAnswer, HoldoutAnswer
+from clients.sdk.setting_parts import ClockAnswer, HoldoutAnswer
+from service.api.sessions import SETTINGS
 from service.base.problems import ProblemCode
 from service.session.slot_clock import ClockBody
 from service.session.spec import DEFAULTS, REQUIRED, SessionSpec, members
@@ -29,7 +30,9 @@ SETTINGS_HEAD = '''"""A session's settings, and problem codes. `make answers` wr
 Sources: `service/session/spec.py`, `service/base/problems.py`; /openapi.json describes the same.
 """
 
-from typing import Any, Literal, Required, TypedDict'''
+from typing import Any, Literal, Required, TypedDict
+
+from .setting_parts import ClockAnswer, HoldoutAnswer'''
 ASKED: Any = (
     ("SessionSettings", "at_creation", "What a session is created with, beside its name."),
     ("SettingChanges", "changeable", "What may change of a session."),
@@ -40,11 +43,13 @@ ASKED: Any = (
 def settings_written() -> str:
     """Return the text of `clients/sdk/settings.py`."""
     kinds = get_type_hints(SessionSpec)
-    of_members = (ControlBody, HoldoutBody, ClockBody, ControlAnswer, HoldoutAnswer, ClockAnswer)
-    named = {kind: kind.__name__ for kind in of_members}
+    bodies, answers = (ControlBody, HoldoutBody, ClockBody), (HoldoutAnswer, ClockAnswer)
+    named = {kind: kind.__name__ for kind in (*bodies, *answers)}
     sources = [
-        _dictionary(name, str(getdoc(kind)), get_type_hints(kind), kind.__required_keys__, named)
-        for kind, name in named.items()
+        _dictionary(
+            named[kind], str(getdoc(kind)), get_type_hints(kind), kind.__required_keys__, named
+        )
+        for kind in bodies
     ]
     needed = {name for name, default in DEFAULTS.items() if default is REQUIRED}
     for title, where, meaning in ASKED:

@@ -27,7 +27,7 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 47977  # the target is 40 000
+MOST_LINES = 47964  # the target is 40 000
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 22
 MOST_CLOCK_CONDITIONS = 6

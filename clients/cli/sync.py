@@ -125,9 +125,10 @@ class Sync:
             waiting = [(key, digest, body) for key, digest, body in some if body is not None]
             again = []
             for (key, digest, body), answer in self._asked(client, kind, waiting):
-                if kind == "reward" and _has_another_value(answer) and "replaces" not in body:
+                code = answer.get("problem", {}).get("code")
+                if code == "reward_conflict" and "replaces" not in body:
                     again.append((key, digest, self._correction(body, key, digest, 1)))
-                elif "problem" in answer:
+                elif code is not None:
                     refused.append(f"{key}: {answer['problem']['detail']}")
                 else:
                     n_new += self._keep(key, digest, answer)
@@ -199,10 +200,6 @@ class Sync:
     def _told(self, row: Row) -> Row:
         given = {name: row[name] for name in self._covariates if row.get(name) is not None}
         return {"covariates": given} if given else {}
-
-
-def _has_another_value(answer: Row) -> bool:
-    return bool(answer.get("problem", {}).get("code") == "reward_conflict")
 
 
 def _read(source: str, query: str, since: datetime) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from fastapi import Query
 from clients.sdk.answers import By
 from lhb_engine.history import Floats, Ints
 from service.api.answer_models import timestamp
+from service.rounds.timeline import Timeline
 
 BY: By = Query(
     "position",
@@ -34,6 +35,19 @@ class Bins(NamedTuple):
         """Return where each bin is, as its answer says."""
         ends = zip(pairwise(self.edges.tolist()), self.begins, strict=True)
         return [{"first_round": a, "last_round": b - 1, "at": timestamp(at)} for (a, b), at in ends]
+
+
+def bins_of(
+    timeline: Timeline, by: By, n: int, ends: tuple[int, int], rows: Sequence[tuple[Any, ...]]
+) -> Bins:
+    """Cut the numbers between two ends into at most n bins.
+
+    `rows` begin with number and time, in order; without any, no time is known.
+    """
+    times = times_of(*ends, rows) if rows and by != "round" else None
+    if by != "time" or times is None:
+        return of_numbers(*ends, n, times)
+    return of_times(ends[0], times, n, timeline.seconds, int(timeline.begins(1) or 0))
 
 
 def of_numbers(first: int, last: int, n: int, times: Floats | None = None) -> Bins:

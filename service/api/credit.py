@@ -25,7 +25,7 @@ from lhb_engine.evaluation.credit import (
 )
 from lhb_engine.history import Floats, Ints
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of
-from service.api.bins import BY, Bins, of_numbers, of_times, times_of
+from service.api.bins import BY, Bins, bins_of, of_numbers
 from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.offered_arms import arm_of, offered_arms
@@ -308,15 +308,8 @@ def _shares(
         return of_numbers(1, 0, n), np.zeros((n_arms, 0))
     place = np.array([one.round if by == "round" else one.position for one in chosen], np.int64)
     ends = int(place.min()), int(place.max())
-    if by == "round":
-        cut = of_numbers(*ends, n)
-    else:
-        times = times_of(*ends, sorted((one.position, one.at) for one in chosen))
-        timeline = timeline_of(session)
-        start = int(timeline.begins(1) or 0)
-        cut = of_numbers(*ends, n, times)
-        if by == "time":
-            cut = of_times(ends[0], times, n, timeline.seconds, start)
+    taken = sorted((one.position, one.at) for one in chosen)
+    cut = bins_of(timeline_of(session), by, n, ends, taken)
     counts = [np.histogram(place[numbers == i], cut.edges)[0] for i in range(n_arms)]
     return cut, np.stack(counts) / np.maximum(np.histogram(place, cut.edges)[0], 1)
 

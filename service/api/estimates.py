@@ -13,7 +13,7 @@ from clients.sdk.answers import (
 )
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.findings.finding import checked_said
-from lhb_engine.posterior.spread_in_words import spread_in_words
+from lhb_engine.posterior.own_responses import spread_in_words
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.routes import SESSION, Routes, json_response
 from service.api.runtime import service_of, tenant_of
@@ -148,8 +148,7 @@ async def post_fit(session_id: str, request: Request) -> Response:
 
 
 def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
-    is_last = window is session.schedule.open[-1]
-    n_complete = session.n_complete if is_last else window.n_complete
+    n_complete = session.n_complete_of(window)
     n = window.window.last - window.window.first + 1
     reached = timeline_of(session).n_begun(session) >= window.window.due
     return {

@@ -17,7 +17,7 @@ from lhb_engine.design.levels import stretch_of
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import covariates_of, expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints, Trajectory
-from service.api.bins import BY, Bins, of_numbers, of_times, times_of
+from service.api.bins import BY, Bins, bins_of
 from service.api.routes import SESSION, Routes
 from service.base.field_types import NO_ZERO_BYTE
 from service.rounds.closing import closing_of
@@ -88,26 +88,16 @@ def get_series(
     taken = [] if brief and by == "position" else timeline.taken(*place)
     measured = _measured(reader, session, first, last, estimate, trajectory)
     numbers = measured.round if by == "round" else measured.position
-    cut = _bins(session, by, bins, first, last, numbers, taken)
+    ends = first, last
+    if by == "round":
+        ends = (int(numbers.min()), int(numbers.max())) if len(numbers) else (1, 0)
+    cut = bins_of(timeline, by, bins, ends, taken)
     summary["bin_seconds"] = cut.seconds
     explored = None if brief or by == "round" else taken
     summary["items"] = _items(cut, numbers, measured, explored, has_expected=estimate is not None)
     if not brief:
         summary["arrivals"] = _arrivals(timeline.arrivals(*place))
     return summary
-
-
-def _bins(
-    session: SessionRow, by: By, n: int, first: int, last: int, numbers: Ints, taken: list[Any]
-) -> Bins:
-    if by == "round":
-        ends = (int(numbers.min()), int(numbers.max())) if len(numbers) else (1, 0)
-        return of_numbers(*ends, n)
-    times = times_of(first, last, taken) if taken else None
-    if by == "position" or times is None:
-        return of_numbers(first, last, n, times)
-    timeline = timeline_of(session)
-    return of_times(first, times, n, timeline.seconds, int(timeline.begins(1) or 0))
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | None:

@@ -6,8 +6,7 @@ import numpy as np
 from fastapi import Query, Request, Response
 
 from clients.sdk.answers import OneTrajectoryAnswer, RoundAnswer, SpanAnswer, TrajectoryAnswer
-from lhb_engine.posterior.own_responses import QUANTILE, group_of
-from lhb_engine.posterior.spread_in_words import differing
+from lhb_engine.posterior.own_responses import QUANTILE, differing, group_of
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import actor_of, service_of, tenant_of

@@ -256,9 +256,7 @@ def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
 
 
 def _n_missing(session: SessionRow, window: OpenWindow) -> int:
-    is_last = window is session.schedule.open[-1]
-    n_complete = session.n_complete if is_last else window.n_complete
-    return window.window.last - window.window.first + 1 - n_complete
+    return window.window.last - window.window.first + 1 - session.n_complete_of(window)
 
 
 def _is_halved(session: SessionRow, window: OpenWindow, n: int) -> bool:

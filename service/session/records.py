@@ -309,6 +309,10 @@ class SessionState:
         trajectory.own = None
         trajectory.measured_through = max(trajectory.measured_through, last)
 
+    def n_complete_of(self, window: OpenWindow) -> int:
+        """Return how many rounds of an open window are complete."""
+        return self.n_complete if window is self.schedule.open[-1] else window.n_complete
+
     def has(self, trajectory: str) -> bool:
         """Return whether rows of a trajectory count: they do until somebody erases them."""
         return trajectory != self.erasing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lhb_engine.posterior.spread_in_words import spread_in_words
+from lhb_engine.posterior.own_responses import spread_in_words
 
 THETA, NAMES = [0.8, -0.6, 0.0], ("reminder", "offer")
 

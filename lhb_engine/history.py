@@ -1,8 +1,8 @@
 """Histories: the selected contexts and the measurements of every trajectory.
 
-A `History` is immutable and may hold views of its owner's arrays. `History.over(window)` copies
-what one fit needs: the window's measurements, and the contexts of its rounds and of the lags
-before them.
+A `History` is immutable and may hold views of its owner's arrays. `History.over(window)` has what
+one fit needs: the window's measurements, and the contexts of its rounds and of the lags before
+them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -142,22 +142,14 @@ class Trajectory:
         )
 
     def over(self, window: FitWindow) -> "Trajectory | None":
-        """Copy the part that a fit over `window` needs; None where no round is in it."""
-        numbering = self.numbering
-        inside = window.marks(numbering)
+        """Return the part that a fit over `window` needs; None where no round is in it."""
+        inside = window.marks(self.numbering)
         if not inside.any():
             return None
-        rows = np.flatnonzero(inside)
-        start, stop = max(0, int(rows[0]) - (window.n_lags - 1)), int(rows[-1]) + 1
-        return Trajectory(
-            contexts=np.ascontiguousarray(self.contexts[start:stop], dtype=np.float64),
-            measurements=self.measurements.between(
-                self.first_round + int(rows[0]), self.first_round + stop - 1
-            ),
-            first_round=self.first_round + start,
-            positions=numbering[start:stop],
-            covariates=None if self.covariates is None else self.covariates[start:stop].copy(),
-        )
+        first, last = (self.first_round + np.flatnonzero(inside)[[0, -1]]).tolist()
+        measured = self.measurements.between(first, last)
+        part = self.rounds(first - (window.n_lags - 1), last, measured)
+        return replace(part, contexts=np.ascontiguousarray(part.contexts, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -277,7 +269,7 @@ class History:
         return replace(self, trajectories=parts)
 
     def over(self, window: FitWindow) -> "History":
-        """Copy what a fit over `window` needs, into C-ordered arrays."""
+        """Return what a fit over `window` needs, in C-ordered arrays."""
         parts = {key: part.over(window) for key, part in self.trajectories.items()}
         return replace(
             self,

@@ -27,11 +27,23 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 47964  # the target is 40 000
+MOST_LINES = 47986  # the target is 40 000
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 22
-MOST_CLOCK_CONDITIONS = 6
-MOST_CLOCK_FILES = 3
+# conditions on each feature, and files that have some: as many as there are, so that none is added
+# unseen; those on a clock are to be at most 6 in 3 files
+MOST_CONDITIONS = {
+    "clock": (4, 3),
+    "levels": (30, 16),
+    "memory": (6, 4),
+    "reward_mode": (2, 2),
+    "default_reward": (7, 7),
+    "covariates": (31, 18),
+    "trial": (26, 13),
+    "retention": (31, 12),
+    "zero_start": (8, 4),
+    "erasing": (15, 9),
+}
 MOST_FILES_OF_TWO_FEATURES = 9
 # files of service/, outside the rooms of sessions and rounds, with conditions on two features
 MOST_FILES_OUTSIDE = 0
@@ -112,10 +124,12 @@ def test_conditions_are_counted_by_feature(code: str, features: dict[str, int]) 
     assert asked(ast.parse(code)) == features
 
 
-def test_few_files_ask_for_a_clock() -> None:
-    of_clock = {file: found["clock"] for file, found in asked_by_file().items() if "clock" in found}
-    assert sum(of_clock.values()) <= MOST_CLOCK_CONDITIONS, of_clock
-    assert len(of_clock) <= MOST_CLOCK_FILES, of_clock
+@pytest.mark.parametrize("feature", FEATURES)
+def test_conditions_on_a_feature_do_not_grow(feature: str) -> None:
+    found = {file: asks[feature] for file, asks in asked_by_file().items() if feature in asks}
+    most, most_files = MOST_CONDITIONS[feature]
+    assert sum(found.values()) <= most, found
+    assert len(found) <= most_files, found
 
 
 def test_few_files_ask_for_two_features() -> None:

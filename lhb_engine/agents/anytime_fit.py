@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast
+from lhb_engine.agents.fit_past import ACTIVE, RowsPast
 from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
@@ -151,7 +151,8 @@ class AnytimeFit:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
         active = np.flatnonzero(found.inclusion > ACTIVE)
-        samples = self.candidates is not None or self._stops_teaching(part)
+        samples = self.candidates is not None or part.stops_teaching()
+        samples = samples or are_untried(part.data, self.sets)
         found, spread = self._about_mean(found, rho, first)
         known: Certainty | str = (
             OWN_SPREAD if spread else "Some directions hardly vary in the chosen contexts."
@@ -242,9 +243,6 @@ class AnytimeFit:
         spread = spread_of(evidence, shifts=found.weights.ndim == 1, by=self.options.groups)
         return (found, None) if spread is None else spread.about_mean(found)
 
-    def _stops_teaching(self, part: Part) -> bool:
-        return part.stops_teaching() or are_untried(part.data, self.sets)
-
     def _gain(
         self,
         found: Posterior,
@@ -312,8 +310,9 @@ class AnytimeFit:
             lag_weights=found.weights,
             intercept=float(found.effects[0]),
             effects=found.effects[1:],
-            autocorrelation=old.autocorrelation if self.rows.levels else rho,
+            autocorrelation=rho,
         )
+        new = later.comparable(new, old)
         return later.product(new, new) <= alarm_limit(later.n_rows) * old.noise**2
 
     def _squares(self, found: Posterior, rho: float, level: float | None = None) -> Floats:
@@ -356,10 +355,10 @@ class AnytimeFit:
 
         `form` is that of the lag profiles, by default the one that decides.
         """
-        form, levels = form or self._forms.in_use, self.rows.levels > 0
+        form = form or self._forms.in_use
         sample = partial(self._sample, due=self.window.due, form=form)
         data = data if form == SHARED else data.summed()
-        return correlated_posterior(data, sample, self._forms.old(form), self.theta, levels)
+        return correlated_posterior(data, sample, self._forms.old(form), self.theta)
 
     def _sample(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 
 from lhb_engine.agents.base import Agent, NeedsNewSums
 from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds, align
-from lhb_engine.design.coloured_noise import whitened
+from lhb_engine.design.coloured_noise import in_time, whitened
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
 from lhb_engine.design.moments import Moments, RowMoments, SquareSums
@@ -81,14 +81,14 @@ class Part:
         """Return intervals, or why there are none; see `certainty`."""
         known, unsaid = self.data.statistics, self._unsaid(found)
         past = None if known is None else known.whitened(rho).without(unsaid)
-        rows = self.rows if self.rows.levels else whitened(self.rows, rho)
+        rows = whitened(self.rows, in_time(self.rows, rho))
         return self._told(certainty(rows.without(unsaid), found, active, rho, signed, past))
 
     def own_certainty(
         self, found: Posterior, active: Ints, rho: float, signed: bool
     ) -> Certainty | str:
         """Return intervals that hold where features pay at lags of their own, or why not."""
-        if rho != 0.0 and not self.rows.levels:
+        if in_time(self.rows, rho):
             return CORRELATED
         rows = self.data.summed().whitened(rho).without(self._unsaid(found))
         return self._told(profile_certainty(rows, found, active))

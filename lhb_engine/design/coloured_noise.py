@@ -40,6 +40,11 @@ def credible(product: float, size: float, n_pairs: int) -> float:
     return min(rho, MOST) if rho >= max(LEAST, SURE / np.sqrt(n_pairs)) else 0.0
 
 
+def in_time(rows: AlignedRounds, rho: float) -> float:
+    """Return the noise's correlation over time: where trajectories have levels, rho is theirs."""
+    return 0.0 if rows.levels else rho
+
+
 def innovations(rows: AlignedRounds, errors: Floats, rho: float) -> Floats:
     """Return u_t of every row, (n_places,) -> (n_places,); zero where there is no row.
 

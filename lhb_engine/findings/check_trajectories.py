@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.coloured_noise import innovations
+from lhb_engine.design.coloured_noise import in_time, innovations
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
@@ -31,7 +31,7 @@ def check_responses(
         if len(np.unique(rows.owner[rows.number > 0])) > 1:
             yield Unchecked(("responses_differ",), "rows")
         return
-    rho = 0.0 if rows.levels else known.autocorrelation
+    rho = in_time(rows, known.autocorrelation)
     dim = rows.contexts.shape[1]
     both = np.column_stack([carried_over(rows, known, dim), errors])
     both = np.column_stack([innovations(rows, column, rho) for column in both.T])[order]

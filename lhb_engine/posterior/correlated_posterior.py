@@ -22,7 +22,7 @@ Sample = Callable[..., Posterior]
 
 
 def correlated_posterior(
-    data: FitData, sample: Sample, old: Predictor | None, theta: Floats | None, levels: bool
+    data: FitData, sample: Sample, old: Predictor | None, theta: Floats | None
 ) -> tuple[Posterior, float]:
     """Return the posterior from some rows, and the rho of the noise that it assumes.
 
@@ -37,19 +37,30 @@ def correlated_posterior(
         rho = data.autocorrelation(old.theta, old.lag_weights, old.beside)
         start, weights = old.theta, old.lag_weights
     found = sample(data.whitened(rho), start=start, weights=weights)
-    for _ in range(MOST_REFITS if levels else 1):
-        again = data.autocorrelation(found.theta, found.weights, found.effects)
-        change = np.log((1.0 - again) / (1.0 - rho)) / REFIT_LEVELS if levels else 0.0
-        if abs(again - rho) <= REFIT and abs(change) <= 1.0:
-            rho = again if levels else rho
-            break
+    if data.has_levels:
+        return _of_levels(data, sample, found, rho)
+    again = data.autocorrelation(found.theta, found.weights, found.effects)
+    if abs(again - rho) > REFIT:
         rho = again
         found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
-    if levels or rho == 0.0:
+    if rho == 0.0:
         return found, rho
     plain = sample(data.whitened(0.0), start=start, weights=weights)
     is_plain = _misfit(data, plain, 0.0) < _misfit(data, found, rho)
     return (plain, 0.0) if is_plain else (found, rho)
+
+
+def _of_levels(
+    data: FitData, sample: Sample, found: Posterior, rho: float
+) -> tuple[Posterior, float]:
+    for _ in range(MOST_REFITS):
+        again = data.autocorrelation(found.theta, found.weights, found.effects)
+        change = np.log((1.0 - again) / (1.0 - rho)) / REFIT_LEVELS
+        if abs(again - rho) <= REFIT and abs(change) <= 1.0:
+            return found, again
+        rho = again
+        found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
+    return found, rho
 
 
 def _misfit(data: FitData, found: Posterior, rho: float) -> float:

@@ -25,6 +25,7 @@ class RowData:
 
     rows: AlignedRounds
     statistics: ClassVar[None] = None  # which cost more
+    has_levels: ClassVar[bool] = False  # else there are statistics
 
     @property
     def n_rows(self) -> int:

@@ -97,6 +97,8 @@ class Chains:
     columns, of which the first is the baseline's.
     """
 
+    smooth = 0.0  # share of their lag weights that are smooth
+
     def __init__(
         self,
         data: AlignedRounds | RowMoments,
@@ -232,9 +234,7 @@ class Chains:
         """
         data, rng, c = self.data, self.rng, self.n_chains
         root = self.covariates.root(self.noise2)
-        noise = None
-        if data.n_rows < self.dim and isinstance(data, RowProducts):
-            noise = np.sqrt(self.noise2)[:, None] * rng.standard_normal(data.error.shape)
+        noise = data.fresh_noise(self.noise2, rng)
         fresh = rng.standard_normal((c, self.dim))
         self.outside = fresh / math.sqrt(self.dim)
         inside = data.span.inside(fresh)
@@ -263,6 +263,11 @@ class Chains:
         left = left - ((self.level[:, None, :] @ root)[:, 0] ** 2).sum(axis=1)
         gamma = self.rng.standard_gamma(0.5 * (self.data.n_rows + NOISE_ROWS), self.n_chains)
         self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
+
+    @staticmethod
+    def active_lags(thetas: Floats, w: Floats) -> Floats:
+        """Return how surely each lag pays by draws (n_draws, dim) and (n_draws, n_lags)."""
+        return np.asarray((w != 0).mean(axis=0))
 
     def effects(self) -> Floats:
         """Return each chain's effects b, (n_chains, q), that of the baseline first."""

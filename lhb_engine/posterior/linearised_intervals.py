@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import chdtri, fdtrc, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.coloured_noise import in_time
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import lagged_sums
@@ -311,7 +312,7 @@ def certainty(
     beside = np.arange(m + n_turns + 1, n_unknown)
     of = np.concatenate([np.arange(m, m + n_turns), places, beside])
     covariances = (
-        [refit.by_frequency(of)] if _is_coloured(rows, rho) else [refit.plain(of), refit.robust(of)]
+        [refit.by_frequency(of)] if in_time(rows, rho) else [refit.plain(of), refit.robust(of)]
     )
     turns = [basis @ one[turn, turn] @ basis.T / certain**2 for one in covariances]
     quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
@@ -379,7 +380,7 @@ def _refit(
     if len(possible) == 0 or n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         return "Too few rows for the lags that may be active."
     refit = None
-    white = not _is_coloured(rows, rho)
+    white = not in_time(rows, rho)
     fit = partial(
         RankOneRefit.of,
         rows,
@@ -393,11 +394,6 @@ def _refit(
         refit = fit(lags=np.arange(n_lags))
     refit = refit or fit(lags=possible)
     return refit or "Some features cannot be told from each other, or from a baseline."
-
-
-def _is_coloured(rows: AlignedRounds, rho: float) -> bool:
-    """Whether noise is correlated over time; rho of levels is none of that."""
-    return rho != 0.0 and not rows.levels
 
 
 def bound(covariance: Floats) -> float:

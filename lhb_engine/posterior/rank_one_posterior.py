@@ -15,7 +15,7 @@ from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
-from lhb_engine.posterior.smooth_profiles import SmoothChains, sure_lags
+from lhb_engine.posterior.smooth_profiles import SmoothChains
 
 WIDTH = 2.0  # prior deviation of the past's mean score about that expected, in scores' deviations
 LEAST = 1e-3  # deviation of scores, over their size, below which contexts are taken to be alike
@@ -169,10 +169,9 @@ def _drawn(chains: Chains, n_sweeps: int) -> Draws:
         included.append(chains.covariates.included.mean(axis=0))
         noise2 += float(chains.noise2.mean()) / n_sweeps
     directions, weights = np.concatenate(thetas), np.concatenate(w)
-    is_smooth = isinstance(chains, SmoothChains)
-    active = sure_lags(directions, weights) if is_smooth else (weights != 0).mean(axis=0)
+    active = chains.active_lags(directions, weights)
     means = np.mean(effects, axis=0), np.mean(included, axis=0)
-    return Draws(directions, weights, active, *means, noise2, float(is_smooth))
+    return Draws(directions, weights, active, *means, noise2, chains.smooth)
 
 
 def _pooled(parts: Sequence[Draws], shares: Floats) -> Draws:

@@ -191,6 +191,8 @@ class SmoothChains(Chains):
     those of the chains with spikes and slabs.
     """
 
+    smooth = 1.0
+
     def __init__(self, moments: RowMoments, theta: Floats, rng: np.random.Generator) -> None:
         super().__init__(moments, theta, rng, signed=True)
         self._middle = 0.5 * float(np.log(self._slab))
@@ -258,13 +260,14 @@ class SmoothChains(Chains):
         shapes = np.log(len(FADES) * len(BENDS))
         return np.asarray(found - shapes - self.covariates.log_prior_cost(self.noise2))
 
+    @staticmethod
+    def active_lags(thetas: Floats, w: Floats) -> Floats:
+        """Return how surely each lag pays by draws without zeros.
 
-def sure_lags(thetas: Floats, w: Floats) -> Floats:
-    """Return how surely each lag pays by draws (n_draws, dim) and (n_draws, n_lags) without zeros.
-
-    It is 1 less the chance that any lag is so far from 0 by chance. What a lag pays is taken along
-    the mean effect: a draw's theta and lag weights are known up to a common factor and sign.
-    """
-    pays = w * (thetas @ (w.sum(axis=1) @ thetas))[:, None]
-    size, error = np.abs(pays.mean(axis=0)), np.maximum(pays.std(axis=0), 1e-300)
-    return np.asarray(np.maximum(1.0 - 2.0 * w.shape[1] * ndtr(-size / error), 0.0))
+        It is 1 less the chance that any lag is so far from 0 by chance. What a lag pays is taken
+        along the mean effect: a draw's theta and lag weights are known up to a common factor and
+        sign.
+        """
+        pays = w * (thetas @ (w.sum(axis=1) @ thetas))[:, None]
+        size, error = np.abs(pays.mean(axis=0)), np.maximum(pays.std(axis=0), 1e-300)
+        return np.asarray(np.maximum(1.0 - 2.0 * w.shape[1] * ndtr(-size / error), 0.0))

@@ -159,6 +159,15 @@ class RowProducts:
         """Take changes of the present block's weights, (n_chains, n_part), out of the error."""
         self.error -= (change[:, None, :] @ self._columns[:, 1:])[:, 0]
 
+    def fresh_noise(self, noise2: Floats, rng: np.random.Generator) -> Floats | None:
+        """Return noise for y, (n_chains, n_places), of these variances; None with enough rows.
+
+        Fewer rows than features need it.
+        """
+        if self.n_rows >= self.dim:
+            return None
+        return np.asarray(np.sqrt(noise2)[:, None] * rng.standard_normal(self.error.shape))
+
     def theta_drawn(self, w: Floats, noise: Floats | None, solve: Solve) -> tuple[Floats, Floats]:
         """Draw theta given the lag weights, take its prediction out of the error, and return e'e.
 
@@ -299,9 +308,11 @@ class MomentProducts:
     def move(self, change: Floats) -> None:
         """Take note of changed weights: the one part was the last."""
 
+    def fresh_noise(self, noise2: Floats, rng: np.random.Generator) -> None:
+        """Return None: moments have no place for noise."""
+
     def theta_drawn(self, w: Floats, noise: Floats | None, solve: Solve) -> tuple[Floats, Floats]:
         """Draw theta given the lag weights; see `RowProducts`. `noise` is none."""
-        assert noise is None
         both = (w[:, :, None] * w[:, None, :]).reshape(len(w), -1) @ self._pairs.T
         gram = np.empty((len(w), self.dim, self.dim))
         gram[:, self._one, self._other] = both

@@ -2,14 +2,16 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from clients.cli.main import app
+from clients.simulation_options import TransportOptions
 from clients.simulator import simulate_all
 from clients.user_simulator import (
     UserLog,
@@ -40,6 +42,12 @@ def test_one_client_does_what_is_done_in_process(url: str, transport: Transport)
     found = [[e.theta for e in run.estimates if e.theta is not None] for run in (here, there)]
     np.testing.assert_allclose(*found, rtol=0, atol=1e-9)
     assert len(found[0]) > 3
+
+
+def test_the_command_line_has_the_defaults_of_the_engine() -> None:
+    """The options are listed without the engine, so they say its defaults once more."""
+    named = get_type_hints(TransportOptions)
+    assert asdict(Transport()) == {name: getattr(TransportOptions, name) for name in named}
 
 
 def test_what_many_clients_deliver_is_stored_once(url: str) -> None:

@@ -9,7 +9,7 @@ from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior import smooth_profiles
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.posterior.settings import AnytimeSettings
-from lhb_engine.posterior.smooth_profiles import SmoothChains, sure_lags
+from lhb_engine.posterior.smooth_profiles import SmoothChains
 
 DIM, HORIZON = 4, 24
 THETA = np.array([0.5, -0.5, 0.5, 0.5])
@@ -85,5 +85,5 @@ def test_how_surely_a_lag_pays(size, sure):
     rng = np.random.default_rng(0)
     drawn = rng.standard_normal((200, 5)) + size
     factor = rng.choice([-1.0, 1.0], (200, 1)) * rng.uniform(0.5, 2.0, (200, 1))
-    found = sure_lags(factor * THETA, drawn / factor)
+    found = SmoothChains.active_lags(factor * THETA, drawn / factor)
     np.testing.assert_allclose(found, sure, atol=1e-3)

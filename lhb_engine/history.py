@@ -1,8 +1,7 @@
 """Histories: the selected contexts and the measurements of every trajectory.
 
 A `History` is immutable and may hold views of its owner's arrays. `History.over(window)` has what
-one fit needs: the window's measurements, and the contexts of its rounds and of the lags before
-them.
+one fit needs: the window's measurements, and the contexts of its rounds and the lags before them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -76,7 +75,8 @@ class Measurements:
 
     def between(self, first: int, last: int) -> "Measurements":
         """Return those whose whole span is within rounds first..last."""
-        return self.chosen((self.first >= first) & (self.last <= last))
+        inside = (self.first >= first) & (self.last <= last)
+        return self if inside.all() else self.chosen(inside)
 
     def needed_rounds(self, n_lags: int) -> list[tuple[int, int]]:
         """Return the ranges of rounds that rows of these measurements are made from, in order.
@@ -84,11 +84,11 @@ class Measurements:
         A row needs its own rounds, the lags before them, and the same for the measurements of the
         same length directly before and after it, with which it may be a pair.
         """
-        span = self.last - self.first + 1
-        start = np.maximum(self.first - span - n_lags + 1, 1)
-        stop = self.last + span
         if len(self) < MANY:
-            return joined(zip(start.tolist(), stop.tolist(), strict=True))
+            spans = zip(self.first.tolist(), self.last.tolist(), strict=True)
+            return joined((max(1, 2 * a - b - n_lags), 2 * b - a + 1) for a, b in spans)
+        start = np.maximum(2 * self.first - self.last - n_lags, 1)
+        stop = 2 * self.last - self.first + 1
         order = np.argsort(start, kind="stable")
         start, stop = start[order], np.maximum.accumulate(stop[order])
         ends = np.flatnonzero(start[1:] > stop[:-1] + 1)
@@ -146,10 +146,9 @@ class Trajectory:
         inside = window.marks(self.numbering)
         if not inside.any():
             return None
-        first, last = (self.first_round + np.flatnonzero(inside)[[0, -1]]).tolist()
-        measured = self.measurements.between(first, last)
-        part = self.rounds(first - (window.n_lags - 1), last, measured)
-        return replace(part, contexts=np.ascontiguousarray(part.contexts, dtype=np.float64))
+        rows = np.flatnonzero(inside) + self.first_round
+        first, last = int(rows[0]), int(rows[-1])
+        return self.rounds(first - window.n_lags + 1, last, self.measurements.between(first, last))
 
 
 @dataclass(frozen=True)
@@ -208,9 +207,9 @@ class History:
             raise ValueError("the history has no window: take History.over(window)")
         if not self.trajectories:
             raise ValueError("the history holds no round of its window")
-        for part in self.trajectories.values():
-            if not np.isfinite(part.measurements.value).all():
-                raise ValueError("rewards must be finite")
+        values = [part.measurements.value for part in self.trajectories.values()]
+        if not np.isfinite(np.concatenate(values)).all():
+            raise ValueError("rewards must be finite")
         return self.window
 
     def is_small(self, n_rounds: int) -> bool:
@@ -269,13 +268,10 @@ class History:
         return replace(self, trajectories=parts)
 
     def over(self, window: FitWindow) -> "History":
-        """Return what a fit over `window` needs, in C-ordered arrays."""
-        parts = {key: part.over(window) for key, part in self.trajectories.items()}
-        return replace(
-            self,
-            trajectories={key: part for key, part in parts.items() if part is not None},
-            window=window,
-        )
+        """Return what a fit over `window` needs."""
+        found = ((key, part.over(window)) for key, part in self.trajectories.items())
+        parts = {key: part for key, part in found if part is not None}
+        return replace(self, trajectories=parts, window=window)
 
 
 def _arrivals(rows: Measurements) -> Ints:

@@ -320,6 +320,8 @@ def fleet(
 
 def _fleet_table(measured: dict[str, Any]) -> Iterator[str]:
     yield f"{measured['rounds_a_second']:.0f} rounds a second; {measured['fits']} fits decided"
+    took, age = measured["fit_seconds"], measured["fit_age_seconds"]
+    yield f"a fit takes {took:.1f} s; from due to its estimate {age:.1f} s (means)"
     yield f"share of best arms by round: {', '.join(f'{x:.2f}' for x in measured['best_arms'])}"
     yield "| the newest reward read | median | 90% | oldest |"
     yield "|-|-|-|-|"

@@ -5,6 +5,7 @@ While a client plays, another one reads the estimate that decides.
 """
 
 import random
+import re
 import tempfile
 import threading
 import time
@@ -66,7 +67,8 @@ def run(n: int, rounds: int) -> dict[str, Any]:
     """Play `rounds` rounds of `n` trajectories on a new SQLite file.
 
     Returns the share of best arms by round, and over all looks from the first direction on how old
-    the newest reward was that the estimate in use had read: seconds, and rounds of the session.
+    the newest reward was that the estimate in use had read: seconds, and rounds of the session. By
+    the server's metrics: the mean seconds of a fit, and from due to its estimate.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -89,15 +91,25 @@ def run(n: int, rounds: int) -> dict[str, Any]:
             seconds = time.perf_counter() - began
             over.set()
             watch.join()
+        told = client.get("/metrics").text
     ages, behind, fits = (np.array(one) for one in zip(*looks, strict=True))
     return {
         "settings": {"trajectories": n, "rounds": rounds, "dim": DIM, "horizon": HORIZON},
         "rounds_a_second": n * rounds / seconds,
         "best_arms": shares,
         "fits": len(np.unique(fits)),
+        "fit_seconds": _mean(told, "lhb_fit_seconds"),
+        "fit_age_seconds": _mean(told, "lhb_fit_age_seconds"),
         "age_seconds": [float(np.quantile(ages, q)) for q in (0.5, 0.9, 1.0)],
         "age_rounds": [int(np.quantile(behind, q)) for q in (0.5, 0.9, 1.0)],
     }
+
+
+def _mean(told: str, name: str) -> float:
+    """Return the mean of a histogram of the metrics, over all of its labels."""
+    both = (re.findall(rf"^{name}_{part}\S* (\S+)$", told, re.M) for part in ("sum", "count"))
+    total, n = (sum(map(float, found)) for found in both)
+    return total / n if n else 0.0
 
 
 def _watch(

@@ -111,25 +111,30 @@ class Covariates:
         sizes = history.groups or (1,) * len(self.names)
         if self.names and sizes != (1,) * len(self.names):
             raise ValueError(f"the history has {len(sizes)} covariates, not {len(self.names)}")
-        parts = {key: self._told(part, sum(sizes)) for key, part in history.trajectories.items()}
-        return replace(history, trajectories=parts, groups=sizes + self.time_groups)
+        parts = [*history.trajectories.values()]
+        edges = np.cumsum([len(part.contexts) for part in parts])[:-1]
+        every = np.split(self._every(parts, sum(sizes)), edges) if parts else []
+        told = dict(zip(history.trajectories, map(self._told, parts, every), strict=True))
+        return replace(history, trajectories=told, groups=sizes + self.time_groups)
 
-    def _told(self, part: Trajectory, n_given: int) -> Trajectory:
-        rounds = part.first_round + np.arange(len(part.contexts), dtype=np.float64)
-        values, measured = part.covariates, part.measurements
-        if values is None:
-            values = np.zeros((len(rounds), n_given))
+    def _every(self, parts: list[Trajectory], n_given: int) -> Floats:
+        """Return the covariates of all rounds of all parts; one part at a time takes long."""
+        rounds = np.concatenate([one.first_round + np.arange(len(one.contexts)) for one in parts])
+        given = [
+            np.zeros((len(one.contexts), n_given)) if one.covariates is None else one.covariates
+            for one in parts
+        ]
+        columns = [np.concatenate(given), self.columns(rounds.astype(np.float64))]
+        if self.means:
+            means = np.concatenate([one.contexts[:, self.means :] for one in parts])
+            means = means if means.size else np.zeros((len(rounds), self.n_means))
+            columns.append(np.where(np.abs(means) < LARGEST, means, 0.0))
+        return np.concatenate(columns, axis=1)
+
+    def _told(self, part: Trajectory, every: Floats) -> Trajectory:
+        contexts, measured = part.contexts[:, : self.means or None], part.measurements
         if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
             own = np.full((len(measured), sum(self.time_groups)), np.nan)
             beside = np.concatenate([measured.covariates, own], axis=1)
             measured = replace(measured, covariates=beside)
-        parts = [values, self.columns(rounds)]
-        if self.means:
-            shared = np.zeros((len(rounds), self.n_means))
-            given = part.contexts[:, self.means :]
-            if given.size:
-                shared[:] = np.where(np.abs(given) < LARGEST, given, 0.0)
-            parts.append(shared)
-        contexts = part.contexts[:, : self.means or None]
-        every = np.concatenate(parts, axis=1)
-        return replace(part, contexts=contexts, covariates=every, measurements=measured)
+        return Trajectory(contexts, measured, part.first_round, part.positions, every)

@@ -59,7 +59,7 @@ class Writing(SessionCommand[None]):
                     chosen: Any = 0, None, context.tobytes(), b"", None, False, True, 1, 0, None, at
                     place: Any = user.key, n, n, session.n_rounds, None, None
                     changes.decisions.append(DecisionRow(*self.key, *place, *chosen))
-                user.n_measurements += 1
+                user.n_measurements, user.measured_through = user.n_measurements + 1, slot
                 session.n_measurements += 1
                 numbers = user.n_measurements, session.n_measurements
                 of_slot: Any = slot, slot, *numbers, float(total), None, float(SECONDS * (slot + 1))

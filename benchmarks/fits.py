@@ -165,7 +165,7 @@ def run(world: World, seed: int) -> dict[str, Any]:
         return estimate
 
     agent = make_agent("anytime", dim=world.dim, horizon=world.horizon, **world.options)
-    with _reading_told_apart() as reading:
+    with reading_told_apart() as reading:
         played = simulate(
             agent,
             world.draw(seed),
@@ -185,7 +185,7 @@ def run(world: World, seed: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _reading_told_apart() -> Iterator[dict[str, float]]:
+def reading_told_apart() -> Iterator[dict[str, float]]:
     """Count the CPU seconds that fits spend in laying out rows and in adding moments."""
     spent = {"seconds": 0.0}
 

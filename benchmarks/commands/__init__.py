@@ -12,7 +12,7 @@ from benchmarks.commands.agents import (
     lift,
     oralytics,
 )
-from benchmarks.commands.fits import fit
+from benchmarks.commands.fits import corrections, fit
 from benchmarks.commands.logs import logs
 from benchmarks.commands.server import (
     dashboard,
@@ -34,6 +34,7 @@ for command in (
     solver,
     costs,
     fit,
+    corrections,
     logs,
     serve,
     instructions,

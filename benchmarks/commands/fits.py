@@ -1,4 +1,4 @@
-"""`lhb bench fit`: what fits of `anytime` cost."""
+"""`lhb bench fit`, `corrections`: what fits of `anytime` cost."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -83,3 +83,36 @@ def _size(text: str) -> tuple[int, int, int, float]:
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not horizon,dim,rows") from None
     return horizon, dim, n_rows, 0.1 if horizon * dim <= 100 else 0.5
+
+
+def corrections(
+    rounds: Annotated[
+        list[int] | None, typer.Option(help="Numbers of rounds; repeatable.", min=1000)
+    ] = None,
+    closing: Annotated[
+        list[str] | None, typer.Option(help="asked, summed, defaulted or clock. Default: all.")
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(help="URL of a migrated PostgreSQL database. Default: new SQLite files."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time the fit after a correction of an old value, beside the same fit without it.
+
+    Example: lhb bench corrections --rounds 10000
+    """
+    from benchmarks import corrections as of_corrections
+
+    found = []
+    say: Callable[[str], None] = (lambda line: None) if as_json else typer.echo
+    say(of_corrections.HEADER)
+    for n_rounds in rounds or [10_000, 100_000, 1_000_000]:
+        for one in closing or of_corrections.CLOSINGS:
+            row = of_corrections.size(one, n_rounds, database)
+            found.append(row)
+            say(
+                f"| {one} | {n_rounds} | {row['fit']:.3f} | {row['fit_reads_ms']:.1f} | "
+                f"{row['corrected']:.3f} | {row['corrected_reads_ms']:.1f} |"
+            )
+    show({"corrections": found}, as_json, ())

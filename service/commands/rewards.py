@@ -16,7 +16,12 @@ from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import after_measurement, begin_rounds, fit_now, is_between_boundaries
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import field_of_rounds, of_trajectory, refuse_given_up
+from service.rounds.reward_rounds import (
+    field_of_rounds,
+    late_place,
+    of_trajectory,
+    refuse_given_up,
+)
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
@@ -129,7 +134,7 @@ def plan_rewards(
             refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
             if reward.is_correction:
                 refuse_used(session, new.root, at)
-            planned.append((trajectory, new))
+            planned.append((trajectory, new._replace(late=late_place(uow, session, new))))
             n_planned[trajectory.key] += 1
             own.add(*new.rounds, new)
     return planned

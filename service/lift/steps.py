@@ -124,7 +124,7 @@ def _add_rewards(
         until = taken[-1][4]
     earlier = _replaced(reader, session, taken, until)
     span_of = adding.units.spans(reader, taken)
-    for trajectory, first, last, value, position, replaces in taken:
+    for trajectory, first, last, value, position, replaces, _ in taken:
         if last - first >= MOST_SPAN:
             adding.sums.n_left_out += replaces is None
             continue
@@ -146,7 +146,7 @@ def _replaced(
     measured = sorted(reader.measurements_in(session.key, ranges, until), key=lambda row: row[4])
     in_force: dict[int, float] = {}
     replaced = {}
-    for *_, value, position, replaces in measured:
+    for *_, value, position, replaces, _ in measured:
         if replaces is not None:
             replaced[position] = in_force[replaces]
         in_force[position if replaces is None else replaces] = value

@@ -4,9 +4,12 @@ Of a session whose rounds are decisions they are read by a constant number of st
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -27,7 +30,10 @@ from service.rounds.stored_rows import (
     with_covariates,
 )
 from service.session.records import KeptSumsRow, SessionRow, VoidRow, Watermark
-from service.storage.reader import FOR_EVER, Range, Reader
+from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
+
+Version = tuple[int, bool, float]  # from a position on: whether a round has a value, and its row's
+Versions = dict[int, float]  # what a round's row is, by the position from which on it is that
 
 
 class StoredPast(ABC):
@@ -253,8 +259,9 @@ class PastByTime(PastByDecision):
     a default, has that of the decision that closes its round: the trajectory's next one, or the one
     after the window. So what a row is, and where it stands, depends on the stored rows alone.
     Values may come for a round at any time. Therefore only rows before the latest 32 768 are
-    settled, of rounds older than the wait, and a value for one of these makes the next fit add all
-    rows anew; where rows are dropped, it is refused.
+    settled, of rounds older than the wait. A value for one of these changes its row at the position
+    `MeasurementRow.late`: there the old row goes and a new one comes. Values that have none
+    (`late_place`) make the next fit add all rows anew. Where rows are dropped, all are refused.
     """
 
     seen_stays = False
@@ -314,9 +321,11 @@ class PastByTime(PastByDecision):
         return last_before(at, self._closed_at, 0, self._window.last) + 1
 
     def _after(self, after: int, until: int) -> Rows:
-        """Return the rounds that close, or begin, at the positions of a range, and spans in it."""
-        spans = self._reader.window_spans(self._session.key, after + 1, self._read_until(until))
-        return self._within([(name, first - 1, last) for name, first, last in spans])
+        """Return the rounds that close, begin or change at positions of a range, and spans."""
+        key, latest = self._session.key, FOR_EVER if until == self._n_positions else until
+        spans = self._reader.window_spans(key, after + 1, self._read_until(until))
+        late = self._reader.late_rounds(key, after, latest, self._measured)
+        return self._within([*((name, first - 1, last) for name, first, last in spans), *late])
 
     def _within(self, ranges: list[Range]) -> Rows:
         """Return the rounds of some ranges, and the spans that begin in these or reach into them.
@@ -341,8 +350,10 @@ class PastByTime(PastByDecision):
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
         reader, session, window, (after, until) = self._reader, self._session, self._window, within
-        found = reader.measurements_in(session.key, ranges, self._measured)
+        late: set[Range] = set()
+        found = self._noting(reader.measurements_in(session.key, ranges, self._measured), late)
         values = stored_measurements(found, session)
+        came, changed = self._as_they_came(late), dict[str, dict[int, Versions]]()
         place = session.key, after + 1, self._read_until(until)
         closed = reader.window_closed(*place, self._decided, self._closed_at)
         parts: dict[str, Trajectory] = {}
@@ -370,10 +381,17 @@ class PastByTime(PastByDecision):
             key = f"{name}\0{start:020}"
             parts[key] = Trajectory(contexts, replace(rows, position=None), start, begun)
             positions[key] = np.where(has_value, begun[at], closers[at])
+            changed[key] = {
+                i: _versions(came[name][round], begun[at[i]], closers[at[i]])
+                for i, round in enumerate(rows.first.tolist() if name in came else ())
+                if round in came[name]
+            }
         history = History(session.dim, parts, window)
         history = with_covariates(reader, session, history, self._measured)
         trajectories = {
-            key: replace(part, measurements=replace(part.measurements, position=positions[key]))
+            key: replace(
+                part, measurements=_standing(part.measurements, positions[key], changed[key])
+            )
             for key, part in history.trajectories.items()
         }
         return replace(
@@ -383,6 +401,51 @@ class PastByTime(PastByDecision):
             unsettled=unsettled,
             settled_round=self.settled_round,
         )
+
+    def _noting(self, rows: Iterable[MeasuredRow], late: set[Range]) -> Iterator[MeasuredRow]:
+        """Yield rows, and take note of the rounds that some changed late."""
+        for row in rows:
+            if self._changes_at(row):
+                late.add(row[:3])
+            yield row
+
+    def _changes_at(self, row: MeasuredRow) -> int:
+        """Return the position at which a value changes its round's row; 0: it stands there."""
+        return 0 if row[6] is None or row[4] <= self.anew else min(row[6], self._n_positions)
+
+    def _as_they_came(self, late: set[Range]) -> dict[str, dict[int, list[Version]]]:
+        """Return what some rounds of each trajectory had at first, and after each late value."""
+        found: defaultdict[str, dict[int, list[Version]]] = defaultdict(dict)
+        rows = self._reader.measurements_in(self._session.key, sorted(late), self._measured)
+        for (name, round), group in groupby(rows, itemgetter(0, 1)):
+            every, versions = [(self._changes_at(row), row) for row in group], []
+            for place in sorted({0, *(place for place, _ in every)}):
+                some = stored_measurements((r for p, r in every if p <= place), self._session)
+                row = self._closing.rows(given := some.get(name, NONE), round, round)
+                has_value = len(given) > 0 and not self._closing.adds_up
+                versions.append((place, has_value, float(row.value[0])))
+            found[name][round] = versions
+        return found
+
+
+def _standing(rows: Measurements, positions: Ints, changed: dict[int, Versions]) -> Measurements:
+    """Return rows at their positions; those that changed stand as they were at each of theirs."""
+    counts = np.ones(len(rows), np.int64)
+    counts[[*changed]] = [len(versions) for versions in changed.values()]
+    source = np.repeat(np.arange(len(rows)), counts)
+    found, places = rows.chosen(source), positions[source]
+    for i, versions in changed.items():
+        places[source == i], found.value[source == i] = [*versions], [*versions.values()]
+    return replace(found, position=places)
+
+
+def _versions(came: list[Version], begun: int, closer: int) -> Versions:
+    """Return a round's values by position: each replaces the one before."""
+    found: Versions = {}
+    for place, has_value, value in came:
+        stands = max(place, begun if has_value else closer)
+        found = {p: v for p, v in found.items() if p < stands} | {stands: value}
+    return found
 
 
 def _rounds(ranges: list[Range]) -> Rows:

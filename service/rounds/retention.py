@@ -196,6 +196,8 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan, now: float) -> b
 def _changed(reader: Reader, session: SessionRow, place: SumsPlace, now: float) -> bool:
     """Return whether a row changed that the next fit takes from sums, or one that is under way."""
     if closing_of(session).is_by_time:
+        if reader.late_rounds(session.key, place.n_settled, FOR_EVER, FOR_EVER):
+            return True
         known = Watermark(FOR_EVER, FOR_EVER, now - session.reward_wait_seconds)
         return changed_in_time(reader, session, place, known, session.n_rounds - LATEST)
     replaced = reader.first_replaced(session.key, place.n_settled, FOR_EVER)
@@ -207,7 +209,7 @@ def changed_in_time(
 ) -> bool:
     """Return whether rows up to position `to`, of rounds that time closes, changed since a fit.
 
-    By a value, a void or a longer wait for rewards.
+    By a value that is none of `late_place`, a void or a longer wait for rewards.
     """
     closed = since.n_settled and times_of(reader, session)(since.n_settled)
     if closed is None or closed > known.closed_at:
@@ -218,7 +220,7 @@ def changed_in_time(
         for one in reader.voids(*place)
         for position in reader.positions((*one[:3],), one.round, one.round)
     ]
-    oldest = reader.oldest_measured(*place, closing_of(session).n_later)
+    oldest = reader.oldest_measured(*place, closing_of(session).n_later, late=False)
     changed += [] if oldest is None else [oldest]
     return min(changed, default=FOR_EVER) <= to
 
@@ -278,6 +280,11 @@ def refuse_dropped(session: SessionRow, position: int | None, rounds: str, field
         raise Problem(ProblemCode.ROUND_DROPPED, detail, field)
 
 
+def is_latest(session: SessionRow, position: int) -> bool:
+    """Return whether a position is one of the latest 32 768, of which no row is settled."""
+    return position > session.n_rounds - LATEST
+
+
 def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool:
     """Return whether nothing may change what sums have of the round that stands at a decision.
 
@@ -287,4 +294,4 @@ def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool
     if row is None or not closing.is_by_time or not has_only_sums(session):
         return False
     is_closed = row.at <= now - session.reward_wait_seconds
-    return is_closed and row.position <= session.n_rounds - LATEST
+    return is_closed and not is_latest(session, row.position)

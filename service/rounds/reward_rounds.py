@@ -4,7 +4,7 @@ from math import inf, nextafter
 
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
-from service.rounds.retention import is_in_sums, refuse_dropped
+from service.rounds.retention import is_in_sums, is_latest, refuse_dropped
 from service.rounds.reward import Reward
 from service.session.records import (
     DecisionRow,
@@ -156,6 +156,19 @@ def refuse_given_up(
     if is_in_sums(session, stands_at, uow.now):
         detail = f"{rounds} is closed: fits have learned from it, and the session drops rows"
         raise Problem(ProblemCode.ROUND_DROPPED, detail, field)
+
+
+def late_place(uow: UnitOfWork, session: SessionRow, new: MeasurementRow) -> int | None:
+    """Return the position at which sums take in a value of a round that time closes.
+
+    None where the round is one of the latest, so that its row stands in its place; or where sums
+    cannot take in the value alone: of several rounds, or with covariates.
+    """
+    is_alone = new.first_round == new.last_round and new.covariates is None
+    if not closing_of(session).is_by_time or is_latest(session, 0) or not is_alone:
+        return None
+    begun = uow.decision_by_round(new[:3], new.first_round)
+    return None if begun is None or is_latest(session, begun.position) else session.n_rounds + 1
 
 
 def field_of_rounds(reward: Reward) -> str:

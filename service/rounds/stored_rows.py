@@ -34,7 +34,7 @@ def stored_measurements(
     names = _Names()
     first, last, value, position = array("q"), array("q"), array("d"), array("q")
     roots: dict[int, int] = {}  # position of the first value, by that of a correction
-    for name, start, end, number, place, replaces in rows:
+    for name, start, end, number, place, replaces, _ in rows:
         names.add(name, len(first))
         first.append(start)
         last.append(end)

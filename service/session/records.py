@@ -507,6 +507,7 @@ class MeasurementRow(NamedTuple):
     at: Time
     replaces: Ordinal | None = None  # position of the first value; None: it is that value
     covariates: str | None = None  # measured with it, over all its rounds
+    late: Ordinal | None = None  # where a row takes in what came for it late; see `late_place`
 
     @property
     def rounds(self) -> tuple[int, int]:

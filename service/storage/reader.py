@@ -33,8 +33,9 @@ FOR_EVER = 2**62
 Selected = tuple[int, int, bytes]  # round, position, and the context's bytes
 PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
-# trajectory, first and last round, value, position, and of a correction the first value's position
-MeasuredRow = tuple[str, int, int, float, int, int | None]
+# trajectory, first and last round, value, position, of a correction the first value's position, and
+# `MeasurementRow.late`
+MeasuredRow = tuple[str, int, int, float, int, int | None, int | None]
 
 
 class ChosenArm(NamedTuple):
@@ -422,14 +423,23 @@ class Reader(ABC):
         return self._row(SumsPlace, "sums_place", *key)
 
     def oldest_measured(
-        self, key: SessionKey, after: int, until: int, n_later: int = 0
+        self, key: SessionKey, after: int, until: int, n_later: int = 0, *, late: bool = True
     ) -> int | None:
         """Return the least position of a first round of measurements `after` + 1 to `until`.
 
-        Or that of the round `n_later` after it, where there is one.
+        Or that of the round `n_later` after it, where there is one. Not `late`: of those that came
+        in time.
         """
-        oldest: int | None = self._one("oldest_measured", *key, after, until, n_later)[0]
+        oldest: int | None = self._one("oldest_measured", *key, after, until, n_later, late)[0]
         return oldest
+
+    def late_rounds(self, key: SessionKey, after: int, until: int, measured: int) -> list[Range]:
+        """Return the rounds, with those around, whose rows values changed late.
+
+        The rows change at positions `after` + 1 to `until`, by one of the first `measured`
+        measurements.
+        """
+        return self._all("late_rounds", *key, after, until, measured)
 
     def first_began_after(self, key: SessionKey, first: int, last: int, at: float) -> int:
         """Return the first of positions first..last taken after a time; without one `last` + 1."""

@@ -123,6 +123,8 @@ def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:
     """Return the record of a measurement."""
     values = _without_owner(measurement)
     values["covariates"] = parsed(measurement.covariates)
+    if measurement.late is None:
+        del values["late"]
     return {"record": "measurement", **values}
 
 

@@ -123,6 +123,7 @@ MEASUREMENT = _record_of(
     ROW_OWNER,
     record=Literal["measurement"],
     covariates=GivenCovariates | None,
+    late=NotRequired[Ordinal],
 )
 SUMS = _record_of(
     "sums",

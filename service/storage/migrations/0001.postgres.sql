@@ -125,6 +125,7 @@ create table measurements (
     at double precision not null,
     replaces bigint,
     covariates text collate "C",
+    late bigint,
     primary key (tenant, session_id, trajectory, first_round, number)
 );
 
@@ -132,6 +133,7 @@ create unique index measurements_by_reward_id
     on measurements (tenant, session_id, trajectory, reward_id) where reward_id is not null;
 create unique index measurements_by_position on measurements (tenant, session_id, position);
 create index corrections on measurements (tenant, session_id, position) where replaces is not null;
+create index late_values on measurements (tenant, session_id, late) where late is not null;
 
 create table voids (
     tenant text collate "C" not null,

@@ -136,6 +136,7 @@ create table measurements (
     at real not null,
     replaces integer,                  -- position of the first value; null: it is that
     covariates text,                   -- JSON of those given, by name
+    late integer,                      -- see `MeasurementRow`
     primary key (tenant, session_id, trajectory, first_round, number)
 ) without rowid;
 
@@ -143,6 +144,7 @@ create unique index measurements_by_reward_id
     on measurements (tenant, session_id, trajectory, reward_id) where reward_id is not null;
 create unique index measurements_by_position on measurements (tenant, session_id, position);
 create index corrections on measurements (tenant, session_id, position) where replaces is not null;
+create index late_values on measurements (tenant, session_id, late) where late is not null;
 
 -- Decisions that were never shown. Their positions are in one order with those of measurements.
 create table voids (

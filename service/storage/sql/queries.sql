@@ -178,13 +178,13 @@ delete from slot_sums where tenant = $1 and session_id = $2 and trajectory = $3
 delete from slot_sums where tenant = $1 and session_id = $2 and last_slot >= $3
 
 -- name: measurements_until
-select trajectory, first_round, last_round, value, position, replaces from measurements
+select trajectory, first_round, last_round, value, position, replaces, late from measurements
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, first_round, number
 
 -- name: measurements_after
 -- measurements with positions $3..$4, the first one left out; ordered by an expression, as SQLite
 -- would rather read the whole session in the order of its key than sort these
-select trajectory, first_round, last_round, value, position, replaces from measurements
+select trajectory, first_round, last_round, value, position, replaces, late from measurements
 where tenant = $1 and session_id = $2 and position > $3 and position <= $4
 order by trajectory || '', first_round, number
 
@@ -196,7 +196,7 @@ where tenant = $1 and session_id = $2 and position > $3 and position <= $4
 
 -- name: measurements_in
 -- measurements that begin in ranges of rounds; with positions up to $4
-select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces
+select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces, m.late
 from {ranges} r cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
     and m.first_round between r.first and r.last and m.position <= $4
@@ -204,7 +204,7 @@ order by m.trajectory, m.first_round, m.number
 
 -- name: measurements_over
 -- those, and the last one that begins before each range
-select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces
+select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces, m.late
 from {ranges} r cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
     and m.first_round <= r.last and m.first_round >= coalesce((
@@ -265,7 +265,7 @@ where tenant = $1 and session_id = $2 and estimate > 0
 
 -- name: oldest_measured
 -- the least position of a round $5 after the first one of measurements with positions $3..$4, the
--- first one left out
+-- first one left out; with $6 also of late ones
 select min((
     select d.position from decisions d
     where d.tenant = $1 and d.session_id = $2 and d.trajectory = m.trajectory
@@ -273,6 +273,12 @@ select min((
     order by d.number limit 1))
 from measurements m
 where m.tenant = $1 and m.session_id = $2 and m.position > $3 and m.position <= $4
+    and (m.late is null or $6)
+
+-- name: late_rounds
+-- of the values with positions up to $5 that came late, after decision $3 and up to the one before $4
+select trajectory, first_round - 1, first_round + 2 from measurements
+where tenant = $1 and session_id = $2 and late > $3 and late <= $4 and position <= $5
 
 -- name: began_from
 -- the first decision from a position on; in the default trajectory, which has no index by position,

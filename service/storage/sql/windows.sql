@@ -22,7 +22,7 @@ where $1{as_text} = $1{as_text} and $2{as_text} = $2{as_text}
 -- name: measurements
 -- measurements with positions up to $6 that begin in the rounds above, and the one before them in
 -- each trajectory, which may reach into them
-select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces
+select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces, m.late
 from {spans} w cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
     and m.first_round <= w.last and m.first_round >= coalesce((

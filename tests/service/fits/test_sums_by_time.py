@@ -31,6 +31,12 @@ class Sums(World):
         """One more value of a round."""
         self.send(0.5, name, {"round": round}, {})
 
+    def correct(self, i: int) -> None:
+        """Replace a part of the value that came `i`-th."""
+        name, _ = self.rewarded[i]
+        replaced, new = f"r{2 * i}", f"c{self.n}-{i}"
+        self.harness.reward(0.5, name, replaces=replaced, reward_id=new)
+
 
 class Defaults(World):
     """Some rewards are of two rounds."""
@@ -90,21 +96,21 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     world.late(names[-1], 2)
     harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
-    assert world.n_from_sums == n + 1  # all rows are added anew
+    assert world.n_from_sums == n + 2  # the old row goes out of the sums, and the new one in
     harness.run(void_decision(harness.key, names[-1], "~7", harness.agents))
     harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
-    assert world.n_from_sums == n + 1
+    assert world.n_from_sums == n + 2  # all rows are added anew
     harness.run(change_session(harness.key, {"reward_wait_seconds": 200.0}))
     world.late(names[-1], len(world.chosen[names[-1]]) - 1)
     harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
-    assert world.n_from_sums == n + 1  # settled rounds are open again
+    assert world.n_from_sums == n + 2  # settled rounds are open again
     harness.run(change_session(harness.key, {"reward_wait_seconds": 10.0}))
     world.play(40)
     harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
-    assert world.n_from_sums > n + 1
+    assert world.n_from_sums > n + 2
     check_replay(harness, world)
 
 
@@ -126,13 +132,13 @@ def test_a_session_with_default_rewards_lives_on_sums(
         world.late(names[-1], round)
         harness.run(ask_fit(harness.key, harness.agents))
         world.fit()
-    assert world.n_from_sums == n + 1  # after the second one all rows are added anew
+    assert world.n_from_sums == n + 2  # the second one takes a default out of the sums
     check_replay(harness, world)
     if "a" in names:
         harness.run_large(erase_trajectory(harness.key, "a"))
         world.forget("a")
         world.play(80)
-        assert world.n_from_sums > n + 2
+        assert world.n_from_sums > n + 3
         with harness.store.reader() as reader:
             assert replay_session(reader, harness.session).differences == []
 
@@ -178,4 +184,48 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
     played = world(harness, ("", "a", "b"), database_url)
     played.play(180)
     assert played.n_from_sums >= 3
+    check_replay(harness, played)
+
+
+@pytest.mark.parametrize(
+    ("database_url", "settings", "world", "has_levels"),
+    [
+        ("sqlite", {**MADE, "default_reward": 0.25}, Defaults, True),
+        *repeats(
+            ("sqlite", SUM, Sums, False),
+            ("sqlite", SUM, Sums, True),
+            ("sqlite", {**MADE, "default_reward": 0.25}, Defaults, False),
+            ("postgres", SUM, Sums, True),
+            ("postgres", {**MADE, "default_reward": 0.25}, Defaults, False),
+        ),
+    ],
+    indirect=["database_url"],
+)
+def test_late_values_and_corrections_go_into_sums(
+    harness: ServiceHarness,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    world: type[World],
+    has_levels: bool,
+) -> None:
+    """No fit adds all rows anew, and each equals that from all rows; so do replays."""
+    monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
+    monkeypatch.setattr(levels, "HORIZONS", 1)
+    harness.create(algorithm="anytime", **settings, options={"levels": has_levels, **SHARED})
+    played = world(harness, ("", "a", "b"), database_url)
+    played.play(170)
+    n = played.n_fits - played.n_from_sums
+    single = [i for i, (_, round) in enumerate(played.rewarded) if round % 5 in (1, 2, 3)]
+    for i in range(8):
+        played.correct(single[i % 5])  # some more than once
+        missing = [r for r in range(2, 40) if r % 5 and ("a", r) not in played.rewarded]
+        if missing:
+            played.late("a", missing[0])
+            played.rewarded.append(("a", missing[0]))
+        harness.run(ask_fit(harness.key, harness.agents))
+        played.fit()
+        played.correct(single[5 + i])
+        played.play(20)
+    assert played.n_fits - played.n_from_sums == n
     check_replay(harness, played)

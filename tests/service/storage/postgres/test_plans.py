@@ -59,7 +59,7 @@ DROPPING: dict[str, tuple[Any, ...]] = {
     "time_of_round": (*S1, "a", 400),
     "first_left": (*S1, "a"),
     "began_from": (*S1, 400, 0),
-    "oldest_measured": (*S1, 490, 500, 1),
+    "oldest_measured": (*S1, 490, 500, 1, True),
 }
 MORE = """insert into {0} select (jsonb_populate_record(r, jsonb_build_object('{1}', g, 'number', g,
     'position', g, 'last_round', g, 'round', g))).* from {0} r, generate_series({2}, {3}) g

@@ -27,7 +27,7 @@ OTHERS: dict[str, list[object]] = {
     "decisions_by_numbers": [*SOME, list(range(50))],
     "decisions_by_rounds": [*SOME, list(range(50))],
     "measurements_over_rounds": [*SOME, list(range(50))],
-    "oldest_measured": ["", "s1", 0, N, 1],
+    "oldest_measured": ["", "s1", 0, N, 1, True],
     "rounds_in": ["", "s1", RANGES, 10**9],
     "measurements_in": ["", "s1", RANGES, 10**9],
 }

@@ -1,0 +1,118 @@
+"""What a correction of an old value costs the next fit, for each way in which rounds close.
+
+Rounds, or slots, of one trajectory are written straight to the store, and two fits keep sums. The
+same fit is then timed without and with a correction of a value of round 10. Beside the whole stands
+what it reads: statements, rows laid out, and their moments. The chains take another path.
+"""
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from time import process_time, thread_time
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.clock_fits import AT_ONCE, DIM, SECONDS, Ask, Rows, Writing
+from benchmarks.fits import reading_told_apart
+from service.commands.rewards import ReceiveRewards
+from service.commands.sessions import create_session
+from service.fits import prepared_fit
+from service.fits.fit_answer import Fitted
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.rounds.reward import Reward
+from service.rounds.slot_sums import keep_slots
+from service.session.records import SessionKey
+from service.storage.database_url import open_store
+from service.writer.agent_cache import Agents
+from service.writer.group_commit import GroupCommit
+
+HORIZON, ROUND, TIMES = 20, 10, 5
+CLOSINGS: dict[str, dict[str, Any]] = {
+    "asked": {},
+    "summed": {"reward_mode": "sum", "reward_wait_seconds": 60},
+    "defaulted": {"default_reward": 0.0, "reward_wait_seconds": 60},
+    "clock": {"clock": {"slot_seconds": SECONDS, "start": 0.0, "totals": "all"}},
+}
+HEADER = """| closing | rounds | a fit, CPU s | reading, ms | corrected, CPU s | reading, ms |
+|-|-|-|-|-|-|"""
+
+
+def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, Any]:
+    """Time the next fit without and with a correction: least CPU seconds of some times."""
+    rows = Rows(n_rounds + AT_ONCE, 1, 0, "all")
+    with tempfile.TemporaryDirectory() as folder:
+        url = database or f"sqlite:///{Path(folder) / 'bench.db'}"
+        store, agents = open_store(url), Agents()
+        commit = GroupCommit(
+            store,
+            after_commit=lambda effects: None,
+            on_rollback=agents.forget,
+            clock=lambda: float(SECONDS * (n_rounds + 2 * AT_ONCE)),
+        )
+
+        def run(command: Any) -> Any:
+            [(result, error)], _ = commit.run_in_thread([command])
+            if error is not None:
+                raise error
+            return result
+
+        asked = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "seed": 1}
+        session, _ = run(create_session("", {**asked, **CLOSINGS[closing]}, True))
+        key: SessionKey = session.key
+
+        def timed() -> tuple[float, float]:
+            began = process_time()
+            with reading_told_apart() as spent, _reading_counted(spent):
+                made()
+            return process_time() - began, spent["seconds"] * 1e3
+
+        def made() -> Fitted:
+            while (answer := run_fit(url, *key, due, 0.0)) is not None and answer.is_part:
+                assert answer.settled is not None
+                run(keep_slots(key, answer.settled))
+            assert answer is not None
+            assert answer.estimate is not None, answer.reason
+            return answer
+
+        for start in range(1, n_rounds + 1, AT_ONCE):
+            slots = range(start, min(start + AT_ONCE, n_rounds + 1))
+            run(Writing(key, agents, slots, rows))
+        for begin in (n_rounds + 1, n_rounds + AT_ONCE // 2 + 1):
+            due = run(Ask(key, agents))
+            run(FinishFit(key, due, made(), agents, RetryPolicy()))
+            run(Writing(key, agents, range(begin, begin + AT_ONCE // 2), rows))
+        seconds: list[float] = []
+        for value in (None, 5.0):
+            if value is not None:
+                run(FinishFit(key, due, made(), agents, RetryPolicy()))
+                run(ReceiveRewards(key, [correction(closing, value)], agents))
+            due = run(Ask(key, agents))
+            found = [timed() for _ in range(TIMES)]
+            seconds += [min(numbers) for numbers in zip(*found, strict=True)]
+        store.close()
+    names = ("fit", "fit_reads_ms", "corrected", "corrected_reads_ms")
+    return {"closing": closing, "n_rounds": n_rounds, **dict(zip(names, seconds, strict=True))}
+
+
+def _reading_counted(spent: dict[str, float]) -> Any:
+    """Count the CPU seconds of `read_fit`, too."""
+    whole = prepared_fit.read_fit
+
+    def read(*args: Any, **options: Any) -> prepared_fit.ReadFit:
+        began, before = thread_time(), spent["seconds"]
+        found = whole(*args, **options)
+        spent["seconds"] = before + thread_time() - began
+        return found
+
+    return patch.object(prepared_fit, "read_fit", read)
+
+
+def correction(closing: str, value: float) -> Reward:
+    """Return another value of an early round; where values add up, one more."""
+    if closing == "summed":
+        return Reward(value, "", round=ROUND, reward_id="late")
+    if closing != "clock":
+        return Reward(value, "", round=ROUND, reward_id="new", correct=True)
+    since, until = (datetime.fromtimestamp(SECONDS * n, UTC) for n in (ROUND - 1, ROUND))
+    return Reward(value, "", since=since, until=until, reward_id="new", correct=True)

@@ -151,6 +151,17 @@ class AlignedRounds:
         )
         return cut._marked(kept)
 
+    def around(self, *places: Ints) -> tuple["AlignedRounds", int]:
+        """Return the rows from the first to the last of some places, with their pairs and lags.
+
+        And the place at which they begin.
+        """
+        every, kept = np.concatenate(places), np.zeros(len(self.y), bool)
+        span = round(float(self.intercept.max()) ** 2)
+        first, last = max(0, int(every.min()) - span), int(every.max()) + span
+        kept[first : last + 1] = self.number[first : last + 1] > 0
+        return self.only(kept), max(0, int(np.argmax(kept)) - self.n_lags + 1)
+
     def _marked(self, kept: Flags) -> "AlignedRounds":
         """Return the rows marked by `kept`, at the same places."""
         every = {name: getattr(self, name) for name in (*NUMBERED, *SCALED)}

@@ -83,9 +83,12 @@ def _steps(
         inside = [known] if after < known < end else []
         for start, stop in zip([after, *inside], [*inside, end], strict=True):
             gone = place[(position <= min(start, known)) & (until > start) & (until <= stop)]
-            found = [(-1, rows.at(min(start, known), start), np.sort(gone))] if len(gone) else []
-            now = rows.at(stop)
-            new = np.flatnonzero(some & (now.position > start))
+            near, first, moves = rows, 0, place[_is_within(position, (start, stop))]
+            if not rows.levels and len(moves) + len(gone):  # other rows say nothing of these
+                near, first = rows.around(moves, gone)
+            found = [(-1, near.at(min(start, known), start), np.sort(gone) - first)]
+            found, now = found if len(gone) else [], near.at(stop)
+            new = np.flatnonzero(some[first : first + len(now.y)] & (now.position > start))
             if stop <= known and len(new):
                 found.insert(0, (1, now, new))
             if found:

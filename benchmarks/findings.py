@@ -14,6 +14,8 @@ from benchmarks.other_worlds.one_session import OneSession
 from benchmarks.profile_worlds import Clickbait
 from benchmarks.regret_scoreboard import BOARD, DENSE, HARDER, LIFE, TOLD, World
 from benchmarks.worlds import (
+    Activity,
+    ActivityByItself,
     ArmsAlike,
     CostsLater,
     Depletes,
@@ -40,6 +42,7 @@ BY_NAME = {world.name: world for world in (*TOLD, *BOARD, *HARDER, *LIFE, *DENSE
 SHORT = 48  # horizon that an agent is told where the true one is 100
 CHOSEN: dict[str, Any] = {"rounds": 600, "horizon": 24, "options": {"profiles": "chosen"}}
 SHORT_LAGS: dict[str, Any] = {"rounds": 600, "horizon": 24}
+ACTIVITY: dict[str, Any] = {**SHORT_LAGS, "options": {"covariates": ["activity"]}}
 USERS: dict[str, Any] = {"sparsity": 3, "rounds": 40, "horizon": 20}
 # what is the matter, and the worlds in which it is
 MATTERS: tuple[tuple[str, World], ...] = (
@@ -66,6 +69,7 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("horizon_short", World("horizon 48 of 100", options={})),
     ("horizon_short", World("horizon 48 of 100, costs later", environment=CostsLater, options={})),
     ("offers_follow", World("depletes", environment=Depletes, arms=5, **SHORT_LAGS)),
+    ("covariates_follow", World("activity", environment=Activity, arms=5, **ACTIVITY)),
     ("scores_curved", World("interactions", environment=Interactions, **SHORT_LAGS)),
     ("scores_curved", World("ideal point", environment=IdealPoint, **SHORT_LAGS)),
     ("lags_change", BY_NAME["w changes"]),
@@ -81,6 +85,7 @@ PLAIN = (
     World("geometric 0.7", environment=Geometric, **SHORT_LAGS),
     World("users", users=60, **USERS),
     World("rotates", environment=Rotates, arms=5, **SHORT_LAGS),
+    World("activity by itself", environment=ActivityByItself, arms=5, **ACTIVITY),
     World("shared with rewards", environment=SharedWithRewards, arms=5),
 )
 

@@ -276,6 +276,35 @@ class Rotates(Depletes):
         return t % self.n_arms
 
 
+class Activity(Depletes):
+    """Choices move an activity that lasts, and is told: at once they pay half of its contrary."""
+
+    def moves(self, score: float) -> float:
+        """Return what a choice adds to the activity."""
+        return 0.3 * score
+
+    def play(self, session: OneSession, n_rounds: int) -> Floats:
+        """Let a session decide, and return what is paid in all for each round, (n_rounds,)."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_OFFERS,)))
+        paid, activity = np.zeros(n_rounds), 0.0
+        for t in range(n_rounds):
+            offers = rng.uniform(-1.0, 1.0, (self.n_arms, self.dim))
+            arm = session.decide("", offers, (activity,))
+            paid[t] = offers[arm] @ self.theta
+            at_once = activity - 0.5 * paid[t]
+            session.reward("", float(at_once + self.noise * rng.standard_normal()))
+            activity = 0.8 * activity + self.moves(float(paid[t])) + 0.2 * rng.standard_normal()
+        return paid
+
+
+class ActivityByItself(Activity):
+    """The activity goes up and down, whatever is chosen."""
+
+    def moves(self, score: float) -> float:
+        """Return nothing."""
+        return 0.0
+
+
 class IdealPoint(LongHorizonEnvironment):
     """An arm pays the less, the further its context is from one point."""
 

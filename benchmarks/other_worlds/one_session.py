@@ -28,12 +28,13 @@ class OneSession:
         self._lately: dict[str, Floats] = {}
         self._next = self.agent.next_fit(0)
         self._rounds: dict[str, list[tuple[int, Floats]]] = {}
+        self._told: dict[str, list[tuple[float, ...]]] = {}
         self._rewards: dict[str, list[float]] = {}
         self._sets: dict[int, Floats] = {}
         self.fits: list[Estimate] = []
 
-    def decide(self, trajectory: str, contexts: Floats) -> int:
-        """Return the arm for a context set, (K, dim)."""
+    def decide(self, trajectory: str, contexts: Floats, told: tuple[float, ...] = ()) -> int:
+        """Return the arm for a context set, (K, dim); `told` are the covariates of the option."""
         self.n_rounds += 1
         if self.repetition:
             given, lately = contexts, self._lately.setdefault(trajectory, np.zeros(self.dim - 1))
@@ -45,6 +46,7 @@ class OneSession:
         arm = int(self.agent.choose(contexts, draw).arm)
         chosen = with_means(contexts[arm], contexts) if self.agent.takes_means else contexts[arm]
         rounds.append((self.n_rounds, chosen))
+        self._told.setdefault(trajectory, []).append(told)
         if self.repetition:
             self._lately[trajectory] = lately + (given[arm] - lately) / self.repetition
         return arm
@@ -65,6 +67,8 @@ class OneSession:
             measured = Measurements.single(np.arange(1, len(values) + 1), values)
             contexts = np.array([chosen for _, chosen in rounds])
             positions = np.array([number for number, _ in rounds])
-            parts[key] = Trajectory(contexts, measured, positions=positions)
+            told = np.array(self._told[key], np.float64)
+            parts[key] = Trajectory(contexts, measured, positions=positions, covariates=told)
         sets = {n: self._sets[n] for n in latest_kept(self.n_rounds) if n in self._sets}
-        return History(self.dim, parts, sets=sets)
+        groups = (1,) * len(self.agent.covariates.names)
+        return History(self.dim, parts, sets=sets, groups=groups)

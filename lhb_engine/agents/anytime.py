@@ -295,12 +295,15 @@ class Anytime(Agent):
     def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.findings.all_checks import checked, latest
+        from lhb_engine.findings.check_follows import follows
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
         n_means = self.covariates.n_means
         made = checked(told, known, self.horizon, self.dim, self.prediction, n_means)
-        found = [one.to_json() for one in made.found if not self.options.says(one)]
+        left_out = [self.covariates.names[j] for j in estimate.diagnostics.get("left_out", [])]
+        every = [*([follows(left_out)] if left_out else []), *made.found]
+        found = [one.to_json() for one in every if not self.options.says(one)]
         return found, unchecked_json(made.unchecked)
 
     @property

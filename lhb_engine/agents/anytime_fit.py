@@ -93,8 +93,8 @@ class AnytimeFit:
 
     def _forms_of(self, later: HeldOut | None) -> FormFits:
         """Return the forms, and which decides: the one that was told, or the best."""
-        forms, told = FormFits.of(self.prediction, later, self.units, self.dim), self.options.form
-        return replace(forms, in_use=told) if told else forms
+        forms = FormFits.of(self.prediction, later, self.units, self.dim)
+        return replace(forms, in_use=self.options.form or self.past.form or forms.in_use)
 
     def _forms_by_halves(self) -> FormFits:
         """Return the forms judged by the later half of the latest rows, fitted to the earlier half.
@@ -128,13 +128,13 @@ class AnytimeFit:
         if reason:
             return Estimate("insufficient_data", zero, message=reason, **covered)
         later = self.past.later
-        checked = later.check(self._old_draws) if later else {}
-        if checked and self._is_young() and not checked["alarm"]:
+        checked = self.past.left_out | (later.check(self._old_draws) if later else {})
+        if not checked.get("alarm", True) and self._is_young():
             message = "The direction predicts as well as it should: it stays."
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
         first = (None if checked.get("alarm") else self._turned) or self.past.first
         part = self.past.part(first)
-        if self.prediction is None and self.options.form is None:
+        if self.prediction is None and not self.options.form and self._forms.in_use == SHARED:
             self._forms = self._forms_by_halves()
         found, rho = self._posterior(part.data)
         if checked.get("alarm") and self._explains(found, rho):

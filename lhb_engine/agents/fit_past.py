@@ -13,7 +13,7 @@ from lhb_engine.design.coloured_noise import in_time, whitened
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
 from lhb_engine.design.moments import Moments, RowMoments, SquareSums
-from lhb_engine.design.scaling import Units, power_of_two
+from lhb_engine.design.scaling import Rows, Units, power_of_two
 from lhb_engine.design.session_sums import (
     KeptSums,
     Seen,
@@ -22,6 +22,7 @@ from lhb_engine.design.session_sums import (
     loses_digits,
     session_sums,
 )
+from lhb_engine.findings.check_follows import following
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
@@ -164,7 +165,9 @@ class RowsPast:
     """All rows of a fit's window, in units in which the largest numbers are about 1.
 
     `prediction` is the installed estimate's, in these units; `first` the first round that counts.
-    What own responses add to everybody's is taken out of `rows`, and not of `plain`.
+    What own responses add to everybody's is taken out of `rows`, and not of `plain`. Covariates
+    that follow from earlier choices count as 0. An installed estimate that counted on
+    them is no `prediction`, and leaves its `form` alone.
     """
 
     def __init__(
@@ -172,14 +175,30 @@ class RowsPast:
     ) -> None:
         self.window, self.n_means = window, agent.covariates.n_means
         self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y))
+        follows = following(rows, len(agent.covariates.names), self.n_means)
+        self._silent = np.flatnonzero(follows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
-        rows = self.units.of(rows)
+        known, self.form = self.prediction, None
+        if known is not None and known.effects[: len(follows)][follows[: len(known.effects)]].any():
+            # what it says of choices is without what they do by these covariates
+            self.prediction, self.form = None, known.form
+        rows = self._counted(rows)
         if units is None:  # else they stand beside sums of all rows, as these came
             rows = without_outliers(rows, self.prediction)
         self.plain = self.rows = rows
         if self.prediction is not None:
             self.rows = less_responses(self.plain, self.prediction)
         self.first = self.prediction.since_round if self.prediction else 1
+
+    def _counted(self, rows: Rows) -> Rows:
+        """Return rows, or sums of them, in the units of the fit, without covariates left out."""
+        rows = self.units.of(rows)
+        return rows.silencing(self._silent) if len(self._silent) else rows
+
+    @property
+    def left_out(self) -> dict[str, Any]:
+        """What diagnostics say of covariates that follow from earlier choices, by number."""
+        return {"left_out": self._silent.tolist()} if len(self._silent) else {}
 
     @cached_property
     def later(self) -> HeldOut | None:
@@ -264,9 +283,9 @@ class SummedPast(RowsPast):
         super().__init__(agent, window, rows, units)
         self.first = sums.kept.first
         self.rows = self.rows.rows(self.first, window.last)
-        self.total = self.units.of(total)
-        self._after = sums.later and self.units.of(sums.later)
-        self._used = sums.seen and self.units.of(sums.seen)
+        self.total = self._counted(total)
+        self._after = sums.later and self._counted(sums.later)
+        self._used = sums.seen and self._counted(sums.seen)
 
     @cached_property
     def later(self) -> HeldOut | None:

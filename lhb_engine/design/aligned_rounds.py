@@ -106,6 +106,12 @@ class AlignedRounds:
         """Return the rows with contexts over `contexts`, (dim,), and y over `rewards`."""
         return replace(self, contexts=self.contexts / contexts, y=self.y / rewards)
 
+    def silencing(self, covariates: Ints) -> "AlignedRounds":
+        """Return the rows with some covariates at 0, by number."""
+        left = self.covariates.copy()
+        left[:, covariates] = 0.0
+        return replace(self, covariates=left)
+
     def mixed(self, share: Floats) -> "AlignedRounds":
         """Return the rows with the last feature's `share`, (dim - 1,), added to the others."""
         contexts = self.contexts.copy()

@@ -311,6 +311,12 @@ class SquareSums(Statistics):
         factors = _factors(self, 1.0 / contexts, 1.0 / rewards)
         return replace(self, sums=self.sums * factors * factors[:, None])
 
+    def silencing(self, covariates: Ints) -> Self:
+        """Return the sums of rows with some covariates at 0, by number after the constant."""
+        at, sums = self.n_lags * self.dim + 1 + covariates, self.sums.copy()
+        sums[:, at], sums[:, :, at] = 0.0, 0.0
+        return replace(self, sums=sums)
+
     def widened(self, n_lags: int) -> Self:
         """Return the sums of the same rows with more lags, in which they have no contexts."""
         if n_lags == self.n_lags:

@@ -1,11 +1,13 @@
-"""Checks of what follows choices beside rewards: that a trajectory ends, that no reward comes."""
+"""What follows choices beside rewards: ends of trajectories, missing rewards, covariates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import chdtri, ndtri
 
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.scaling import power_of_two
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats, Ints, Trajectory
 
@@ -18,6 +20,11 @@ SILENT = 0.99  # of the gaps between rounds of a trajectory are shorter than hal
 EXACT_AGES = 32  # rounds, beyond which ages count by their octave
 LONG = 4  # rounds, from which a trajectory is compared with itself
 TIMES = 8  # equal parts of the session
+LEAST_PAIRS, MOST_PAIRS = 100, 4096  # of consecutive rounds that covariates are judged by
+CHANCE_FOLLOWS = 1e-5  # of a covariate that follows by chance, at one fit
+LEAST_HIDDEN = 0.15  # of what choices earn, that a covariate hides
+BENT = 0.25  # of the chi-squared of choices, from which on that of their squares speaks for offers
+LASTING = 0.98  # of a covariate, at most, is there in the next round
 
 
 class Rounds(NamedTuple):
@@ -126,6 +133,80 @@ def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
     )
 
 
+def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
+    """Return which of the first covariates follow from earlier choices, (n_named,): (12.8).
+
+    The last `n_means` covariates are what `with_means` adds. What choices earn through such a
+    covariate would count as the covariate's effect.
+    """
+    found, dim = np.zeros(n_named, bool), n_means - 1
+    if not n_named or dim < 1:
+        return found
+    unit, known = power_of_two(rows.contexts), rows.covariates[:, -n_means] > 0.0
+    contexts, means = rows.contexts[:, :dim] / unit, rows.covariates[:, -dim:] / unit
+    known &= np.rint(rows.intercept**2) == 1
+    later = rows.followers()
+    later = later[known[later] & known[rows.before[later]]]
+    later = later[np.argsort(rows.number[later], kind="stable")[-MOST_PAIRS:]]
+    now, n_choices = rows.before[later], 3 * dim
+    if len(later) < max(LEAST_PAIRS, 2 * EACH * (3 * n_choices + 2 * n_named)):
+        return found
+    taken = np.where(known[:, None], contexts - means, 0.0)
+    told = rows.covariates[:, :n_named]
+    told = told / np.array([power_of_two(column) for column in told.T])
+    # offers that go with the covariate change how large choices are, and not only their sign
+    choices, sizes = (
+        np.column_stack([one[later], one[now], _lately(one, now, rows.n_lags)])
+        for one in (taken, taken**2)
+    )
+    controls = np.column_stack([told[now], told[now] ** 2, means[later], means[now]])
+    every = np.column_stack([choices, sizes, controls])
+    whose = rows.owner[later]
+    alike = [_time(rows.number[later]), np.where(np.bincount(whose)[whose] < LONG, -1, whose)]
+    paid = np.column_stack([told[later], choices, means[later]])
+    effects, spread = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
+    pays = _are_clear(CHANCE, effects[:n_named], np.diag(spread)[:n_named])
+    direct = _total(effects[n_named:], dim, rows.n_lags)
+    earned = float((taken[later] @ direct).std())
+    for j in np.flatnonzero(pays):
+        by, spread = _regressed(told[later, j], every, alike)
+        straight, bent = (_wald(by, spread, first, n_choices) for first in (0, n_choices))
+        if straight < chdtri(n_choices, CHANCE_FOLLOWS) or bent > BENT * straight:
+            continue
+        lasts = min(max(float(by[2 * n_choices + j]), 0.0), LASTING)
+        moved = effects[j] * _total(by, dim, rows.n_lags) / (1.0 - lasts)
+        found[j] = (taken[later] @ moved).std() >= LEAST_HIDDEN * earned
+    return found
+
+
+def _wald(by: Floats, spread: Floats, first: int, n: int) -> float:
+    """Return Wald's chi-squared of n coefficients, given the covariance of all."""
+    some = slice(first, first + n)
+    return float(by[some] @ np.linalg.pinv(spread[some, some]) @ by[some])
+
+
+def follows(names: Sequence[str]) -> Finding:
+    """Return what is said of covariates that follow from earlier choices, at least one."""
+    one = len(names) == 1
+    return Finding(
+        "covariates_follow",
+        f"{' and '.join(names)} follow{'s' * one} from earlier choices, so fits leave "
+        f"{'it' if one else 'them'} out: with {'it' if one else 'them'} told, what choices earn "
+        "later would be hidden. Tell covariates that no choice changes.",
+    )
+
+
+def _lately(values: Floats, now: Ints, n_lags: int) -> Floats:
+    """Return the sums of values over the places before some, within the lags."""
+    sums = np.concatenate([np.zeros((1, values.shape[1])), values.cumsum(axis=0)])
+    return np.asarray(sums[now] - sums[np.maximum(now - n_lags + 2, 0)])
+
+
+def _total(by: Floats, dim: int, n_lags: int) -> Floats:
+    """Return what a choice does in all, (dim,), by its effects at once, a round later and after."""
+    return by[:dim] + by[dim : 2 * dim] + max(n_lags - 2, 0) * by[2 * dim : 3 * dim]
+
+
 def _clear(
     chance: float, target: Flags, columns: Floats, alike: Sequence[Ints]
 ) -> tuple[Floats, float]:
@@ -134,28 +215,49 @@ def _clear(
     Returns the coefficients over White's errors, (k,), 0 where they may be chance, and the
     standard deviation of what is explained.
     """
-    about = np.column_stack([target.astype(np.float64), columns])
+    by, spread = _regressed(target.astype(np.float64), columns, alike)
+    shown = _are_clear(chance, by, np.diag(spread))
+    clear = np.where(shown, by / np.sqrt(np.where(shown, np.diag(spread), 1.0)), 0.0)
+    return clear, float(_about(columns, alike).dot(by).std())
+
+
+def _are_clear(chance: float, by: Floats, variances: Floats) -> Flags:
+    """Return which coefficients are beyond a chance of all, (k,)."""
+    n = max(int((variances > 0.0).sum()), 1)
+    sure = float(ndtri(chance / (2.0 * n)))
+    return (variances > 0.0) & (by**2 >= sure**2 * variances)
+
+
+def _regressed(target: Floats, columns: Floats, alike: Sequence[Ints]) -> tuple[Floats, Floats]:
+    """Regress on columns, about the means of those that are alike in each way.
+
+    Returns the coefficients, (k,), and White's covariance of them, (k, k); 0 where a column does
+    not change.
+    """
+    about = _about(np.column_stack([target, columns]), alike)
+    target, columns = about[:, 0], about[:, 1:]
+    by, spread = np.zeros(columns.shape[1]), np.zeros((columns.shape[1],) * 2)
+    moved = np.flatnonzero(np.ptp(columns, axis=0) > 0.0)
+    if not len(moved):
+        return by, spread
+    columns = columns[:, moved]
+    inverse = np.linalg.pinv(columns.T @ columns)
+    by[moved] = inverse @ (columns.T @ target)
+    errors = columns * (target - columns @ by[moved])[:, np.newaxis]
+    free = len(target) - len(moved) - sum(len(np.unique(way)) - 1 for way in alike)
+    white = inverse @ (errors.T @ errors) @ inverse * (len(target) / max(free, 1))
+    spread[np.ix_(moved, moved)] = white + 1e-300 * np.eye(len(moved))
+    return by, spread
+
+
+def _about(columns: Floats, alike: Sequence[Ints]) -> Floats:
+    """Return columns about the means of those rows that are alike in each way."""
     places = [np.unique(way, return_inverse=True)[1] for way in alike]
     for place in places * (2 * len(places) - 1):  # one way is exact, of two each by turns
         counts = np.bincount(place)
-        means = [np.bincount(place, one) / counts for one in about.T]
-        about = about - np.column_stack(means)[place]
-    target, columns = about[:, 0], about[:, 1:]
-    clear = np.zeros(columns.shape[1])
-    moved = np.flatnonzero(np.ptp(columns, axis=0) > 0.0)
-    if not len(moved):
-        return clear, 0.0
-    columns = columns[:, moved]
-    inverse = np.linalg.pinv(columns.T @ columns)
-    by = inverse @ (columns.T @ target)
-    explained = columns @ by
-    errors = columns * (target - explained)[:, np.newaxis]
-    scale = np.sqrt(np.maximum(np.diag(inverse @ (errors.T @ errors) @ inverse), 1e-300))
-    free = len(target) - len(by) - sum(int(place.max()) for place in places)
-    scale *= np.sqrt(len(target) / max(free, 1))
-    shown = np.abs(by) >= -float(ndtri(chance / (2.0 * len(moved)))) * scale
-    clear[moved[shown]] = (by / scale)[shown]
-    return clear, float(explained.std())
+        means = [np.bincount(place, one) / counts for one in columns.T]
+        columns = columns - np.column_stack(means)[place]
+    return columns
 
 
 def _time(at: Ints) -> Ints:

@@ -15,6 +15,7 @@ Code = Literal[
     "repetition",
     "trajectories_end",
     "offers_follow",
+    "covariates_follow",
     "earns_less",
     "known_before",
     "pays_now_costs_later",

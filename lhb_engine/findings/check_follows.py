@@ -23,7 +23,9 @@ TIMES = 8  # equal parts of the session
 LEAST_PAIRS, MOST_PAIRS = 100, 4096  # of consecutive rounds that covariates are judged by
 CHANCE_FOLLOWS = 1e-5  # of a covariate that follows by chance, at one fit
 LEAST_HIDDEN = 0.15  # of what choices earn, that a covariate hides
-BENT = 0.25  # of the chi-squared of choices, from which on that of their squares speaks for offers
+# the chance, and the share of the choices' own, from which on their squares' chi-squared speaks for
+# offers that go with the covariate
+PERHAPS, BENT = 0.1, 0.06
 LASTING = 0.98  # of a covariate, at most, is there in the next round
 
 
@@ -171,7 +173,8 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     for j in np.flatnonzero(pays):
         by, spread = _regressed(told[later, j], every, alike)
         straight, bent = (_wald(by, spread, first, n_choices) for first in (0, n_choices))
-        if straight < chdtri(n_choices, CHANCE_FOLLOWS) or bent > BENT * straight:
+        of_offers = bent > max(chdtri(n_choices, PERHAPS), BENT * straight)
+        if straight < chdtri(n_choices, CHANCE_FOLLOWS) or of_offers:
             continue
         lasts = min(max(float(by[2 * n_choices + j]), 0.0), LASTING)
         moved = effects[j] * _total(by, dim, rows.n_lags) / (1.0 - lasts)

@@ -36,6 +36,7 @@ FARTHEST = 64.0  # that a cycle goes, in its first step
 PRIOR = 1  # trajectories, beyond one a feature, that features without correlation count as
 TINY = 1e-12  # of the errors' variance: no noise is less
 QUANTILE = 1.96  # of a 95% interval
+MOST_UNSURE = 2.0  # error of a variance, over the variance, that counts
 
 
 class Evidence(NamedTuple):
@@ -106,11 +107,13 @@ class Responses:
     `covariance` (dim, dim) is that of delta about the mean of its group, where groups differ;
     `noise` the standard deviation of eps. `groups` have `by` (see `group_of`), the `covariance` of
     their means about theta, and of those that a fit knew posterior `means` and `errors` by name.
+    `unsure` (dim,) are errors of the variances in `covariance`, over these variances.
     """
 
     covariance: Floats
     noise: float
     groups: dict[str, Any] | None = None
+    unsure: Floats | None = None
 
     def divided(self, norm: float) -> Self:
         """Return it in units of which theta is one of so many."""
@@ -150,12 +153,18 @@ class Responses:
         return np.asarray(mean + (share @ pulled)[:, :, 0])
 
     def covariances(self, found: Evidence) -> Floats:
-        """Return the posterior covariance of each delta, (n, dim, dim)."""
+        """Return the posterior covariance of each delta, (n, dim, dim): docs/model.md (15.3)."""
         _, covariance, error = self._prior(found)
         inside = np.eye(len(self.covariance)) + covariance @ found.gram / self.noise**2
         rest = np.linalg.inv(inside)
         further = rest * error[..., None, :]
-        return np.asarray(rest @ covariance + further @ further.transpose(0, 2, 1))
+        known = rest @ covariance + further @ further.transpose(0, 2, 1)
+        if self.unsure is not None:
+            left = np.einsum("nij,nji->ni", rest, np.broadcast_to(covariance, rest.shape))
+            share = left / np.maximum(np.einsum("...ii->...i", covariance), TINY)
+            more = self.unsure**2 * share * (1.0 - share) * left
+            known = known + more[:, :, None] * np.eye(len(more[0]))
+        return np.asarray(known)
 
     def errors(self, found: Evidence) -> Floats:
         """Return the posterior standard deviations of each delta's numbers, (n, dim)."""
@@ -174,7 +183,11 @@ class Responses:
             return None
         covariance = np.array(said["covariance"], np.float64)
         is_said = covariance.any() and said["noise"] > 0
-        return cls(covariance, said["noise"], said.get("groups")) if is_said else None
+        ends, unsure = said.get("intervals"), None
+        if ends is not None:
+            over = np.array(ends)[:, 1] ** 2 / np.maximum(np.diag(covariance), TINY) - 1.0
+            unsure = np.minimum(over / QUANTILE, MOST_UNSURE)
+        return cls(covariance, said["noise"], said.get("groups"), unsure) if is_said else None
 
 
 def less_responses(rows: AlignedRounds, known: "Predictor") -> AlignedRounds:
@@ -395,7 +408,11 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
             step, gains = new, [gains[0] + likelier, likelier]
             groups = _means(every, by, step, shifts)
     own, *_ = step.levels
-    bounds = [_bounds(level, i > 0) for i, level in enumerate(step.levels)]
+    n_means = [len(level.mean) for level in step.levels[1:]] + [1]
+    bounds = [
+        _bounds(level, n, i > 0)
+        for i, (level, n) in enumerate(zip(step.levels, n_means, strict=True))
+    ]
     responses = Responses(own.covariance, float(np.sqrt(step.noise2)), groups)
     return ResponseSpread(responses, step.shift, bounds, gains)
 
@@ -416,7 +433,7 @@ def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, An
     return {"by": by, "covariance": covariance, "means": means, "errors": errors}
 
 
-def _bounds(level: _Level, of_groups: bool) -> Floats:
+def _bounds(level: _Level, n_means: int, of_groups: bool) -> Floats:
     """Return the ends of the variances' intervals, by the information on all of the covariance.
 
     A variance and what errors of each theta add to it are together that of as many normal numbers
@@ -434,10 +451,10 @@ def _bounds(level: _Level, of_groups: bool) -> Floats:
     pairs = np.maximum(unit[:, rows * dim + columns], unit[:, columns * dim + rows])
     inverse = np.linalg.pinv(0.5 * pairs.T @ both @ pairs, hermitian=True)
     squares = np.maximum(np.diag(inverse)[rows == columns], 0.0)
-    error = np.sqrt(squares * n / (n - 1))  # one tells the mean
+    error = np.sqrt(squares * n / (n - n_means))  # so many tell the means
     unknown = 1.0 - np.einsum("ij,nji->i", level.covariance, precision) / n if of_groups else 1.0
     told = np.einsum("nii->n", precision) ** 2
-    free = max(float(told.sum() ** 2 / np.sum(told**2)) - 1.0, 1.0)
+    free = max(float(told.sum() ** 2 / np.sum(told**2)) - n_means, 1.0)
     whole = free / chdtri(free, [[0.025], [0.975]]) - 1.0
     low, high = variance + np.sqrt(0.5 * free) * error * whole
     low[variance <= QUANTILE * error * unknown] = 0.0

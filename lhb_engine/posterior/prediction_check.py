@@ -25,7 +25,7 @@ WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
 SURE = 5.0  # standard errors of that ratio under normal noise
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 _ARRAYS = ("lag_weights", "theta", "effects")
-_OWN = ("covariance", "noise", "groups")
+_OWN = ("covariance", "noise", "groups", "intervals")
 FALLS = 1.0  # standard errors by which rewards fall with what was expected
 FEWEST_BETTER = 4  # rows, for the guard
 

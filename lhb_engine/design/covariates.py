@@ -121,8 +121,8 @@ class Covariates:
         """Return the covariates of all rounds of all parts; one part at a time takes long."""
         rounds = np.concatenate([one.first_round + np.arange(len(one.contexts)) for one in parts])
         given = [
-            np.zeros((len(one.contexts), n_given)) if one.covariates is None else one.covariates
-            for one in parts
+            np.zeros((n, n_given)) if values is None else values
+            for n, values in ((len(one.contexts), one.covariates) for one in parts)
         ]
         columns = [np.concatenate(given), self.columns(rounds.astype(np.float64))]
         if self.means:

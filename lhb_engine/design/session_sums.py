@@ -40,13 +40,14 @@ def changes(
         now = rows if known == NEVER else rows.at(known)
         yield from grains(now, np.flatnonzero(_is_within(now.position, within)))
         return
-    some, levels = rows.number > 0, None
+    some, levels, begin = rows.number > 0, None, within[0]
     if rows.levels:
+        begin = 0
         place, position, until = rows.arrivals()
         touched = _is_within(position, within) | _is_within(until, within)
         some &= np.isin(rows.level, rows.level[place[touched]])
         levels = Levels(rows, np.flatnonzero(some))
-    for last, moved in _steps(rows, (0 if levels else within[0], within[1]), known, some):
+    for last, moved in _steps(rows, (begin, within[1]), known, some):
         if levels is None:
             yield (last - 1) // moment_sums.GRAIN, _moments(moved, either=True)
             continue

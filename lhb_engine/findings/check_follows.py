@@ -188,15 +188,16 @@ def _wald(by: Floats, spread: Floats, first: int, n: int) -> float:
     return float(by[some] @ np.linalg.pinv(spread[some, some]) @ by[some])
 
 
-def follows(names: Sequence[str]) -> Finding:
-    """Return what is said of covariates that follow from earlier choices, at least one."""
-    one = len(names) == 1
-    return Finding(
-        "covariates_follow",
-        f"{' and '.join(names)} follow{'s' * one} from earlier choices, so fits leave "
-        f"{'it' if one else 'them'} out: with {'it' if one else 'them'} told, what choices earn "
-        "later would be hidden. Tell covariates that no choice changes.",
-    )
+def follows(names: Sequence[str]) -> Iterator[Finding]:
+    """Say which covariates follow from earlier choices, if some do."""
+    if names:
+        one = len(names) == 1
+        yield Finding(
+            "covariates_follow",
+            f"{' and '.join(names)} follow{'s' * one} from earlier choices, so fits leave "
+            f"{'it' if one else 'them'} out: with {'it' if one else 'them'} told, what choices "
+            "earn later would be hidden. Tell covariates that no choice changes.",
+        )
 
 
 def _lately(values: Floats, now: Ints, n_lags: int) -> Floats:

@@ -193,6 +193,22 @@ def test_an_own_response_taken_out_leaves_noise() -> None:
     assert less_responses(rows, KNOWN) is rows
 
 
+def test_bands_count_that_the_spread_is_estimated() -> None:
+    """Most where half of a variance is left: by (15.3), with D and A diagonal."""
+    known = {"covariance": np.eye(DIM).tolist(), "noise": 1.0}
+    unsure = known | {"intervals": [[0.5, np.sqrt(1.0 + 1.96 * 0.4)]] * DIM}
+    gram = np.diag([0.0, 1.0, 99.0])[None]
+    found = Evidence(gram, np.zeros((1, DIM)), np.ones(1), np.ones(1), np.array(["a"]))
+    widths = []
+    for said in (known, unsure):
+        own = Responses.of(said)
+        assert own is not None
+        widths.append(own.errors(found)[0])
+    left = np.array([1.0, 0.5, 0.01])
+    assert widths[0] == pytest.approx(np.sqrt(left))
+    assert widths[1] ** 2 == pytest.approx(left * (1.0 + 0.4**2 * left * (1.0 - left)))
+
+
 def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
     """Rows less what the installed one's responses add would speak against any other."""
     history, _ = drawn(6, 8, 60, 0.5 * np.eye(DIM))

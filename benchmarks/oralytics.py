@@ -29,7 +29,9 @@ MODULES = "sim_env_v2", "rl_algorithm", "reward_definition", "smoothing_function
 # of a user, in both agents: evening; brushing and messages of the last week; app opened; and 1
 STATE = ("evening", "brushing", "messages", "opened")
 OPTIONS: dict[str, Any] = {"own": True, "levels": True}
-EXPLORING = {"epsilon": 0.4}  # so that, as in the trial, a message has a chance of 0.2 to 0.8
+EXPLORING: dict[str, Any] = {
+    "epsilon": 0.4
+}  # so that, as in the trial, a message has a chance of 0.2 to 0.8
 HORIZON = 2
 NODES = np.linspace(-8.0, 8.0, 801)
 CHANCES = np.exp(-(NODES**2) / 2.0) / np.exp(-(NODES**2) / 2.0).sum()
@@ -163,10 +165,17 @@ class Exploring(Ours):
     options = EXPLORING
 
 
+class ExploringOwn(Ours):
+    """And each user's own theta."""
+
+    options = EXPLORING | {"own": True}
+
+
 AGENTS: dict[str, Callable[[Simulator, int], Chance]] = {
     "its own sampling": Sampling,
     "anytime": Ours,
     "anytime, exploring": Exploring,
+    "anytime, exploring, own": ExploringOwn,
     "chance": Chance,
 }
 

@@ -11,6 +11,7 @@ from benchmarks.commands.agents import (
     gain,
     lift,
     oralytics,
+    responses,
 )
 from benchmarks.commands.fits import corrections, fit
 from benchmarks.commands.logs import logs
@@ -55,6 +56,7 @@ for command in (
     coverage,
     lift,
     oralytics,
+    responses,
     worlds,
 ):
     bench.command()(command)

@@ -1,4 +1,4 @@
-"""`lhb bench decide`, `clock`, `certainty`, `coverage`, `lift`: regret and honest uncertainty."""
+"""`lhb bench decide`, `certainty`, `coverage`, `lift`, `responses`: regret and honest doubt."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -318,3 +318,21 @@ def oralytics(
     scales = [scale for scale in SCALES if not answers or scale in answers]
     rows = run(clone, range(first_seed, first_seed + seeds), scales, progress)
     show({"first_seed": first_seed, "seeds": seeds, "rows": rows}, as_json, ())
+
+
+def responses(
+    seeds: Annotated[int, typer.Option(help="Number of draws of each world.", min=2)] = 150,
+    first_seed: Annotated[int, typer.Option(min=0)] = 7000,
+    as_json: AsJson = False,
+) -> None:
+    """How often what is said of own responses holds: spreads, users' theta, groups, their means.
+
+    Example: lhb bench responses --seeds 20
+    """
+    from benchmarks.responses import HEADER, run
+
+    if not as_json:
+        typer.echo(HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = run(range(first_seed, first_seed + seeds), progress)
+    show({"first_seed": first_seed, "seeds": seeds, "worlds": rows}, as_json, ())

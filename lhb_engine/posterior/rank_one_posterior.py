@@ -220,8 +220,7 @@ def rank_one_posterior(
     it, the others at random and at 0. With `signed` lag weights may be negative; theta is then
     oriented such that they sum to >= 0. With `past` the last feature is that of a past before round
     1, with this value there: (7.29). With `baseline` all draws have one.
-    `settings` are numbers of chains and sweeps, and the temper of (7.8). Where draws disagree,
-    more chains are run: the mean of few would be chance.
+    `settings` are numbers of chains and sweeps, and the temper of (7.8).
     """
     settings = settings or AnytimeSettings()
     expected = None if past is None else expected_past(rows, past)
@@ -233,33 +232,28 @@ def rank_one_posterior(
         scale[-1] = expected.scale(scale[:-1])
     size = float(np.sqrt(rows.square / rows.n_rows))
     scaled = rows.divided(scale, size)
-    n_chains = min(settings.most_chains, max(settings.least_chains, settings.places // rows.n_rows))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    n_chains = max(settings.least_chains, settings.places // rows.n_rows)
+    n_chains = min(settings.most_chains, n_chains)
+    theta = _directions(start, scale, n_chains, rng)
+    w = None
+    if start is not None and weights is not None and weights.any():
+        w = _started(weights, rows.n_lags, n_chains, rng)
+        w *= float(np.linalg.norm(start * scale)) / size
+    groups: list[Chains] = [Chains(scaled, theta, rng, signed, w)]
     are_told = rows.n_lags > 1 and rows.n_rows >= ROWS_A_LAG * rows.n_lags  # from spikes
-    are_few = rows.n_lags * len(scale) <= MOST_UNKNOWNS
-    n_smooth = settings.smooth_chains * (are_told and are_few)
-    most = settings.most_chains if are_few else n_chains
-    while True:
-        rng = np.random.Generator(np.random.PCG64(seed))
-        theta, w = _directions(start, scale, n_chains, rng), None
-        if start is not None and weights is not None and weights.any():
-            w = _started(weights, rows.n_lags, n_chains, rng)
-            w *= float(np.linalg.norm(start * scale)) / size
-        groups: list[Chains] = [Chains(scaled, theta, rng, signed, w)]
-        if n_smooth:
-            rng = np.random.Generator(np.random.PCG64([*seed, 1]))
-            theta = _directions(start, scale, n_smooth, rng)
-            sums = scaled if isinstance(scaled, RowMoments) else session_moments(scaled).whitened(0)
-            groups.append(SmoothChains(sums, theta, rng))
-        for chains in groups:
-            if baseline:
-                chains.covariates.have_baseline()
-            for _ in range(settings.first_sweeps if start is None else settings.sweeps):
-                chains.sweep()
-        draws = draws_of(groups, settings.kept, settings.temper)
-        found = _average(draws, settings.kept, scale, size, expected)
-        if n_chains == most or found.concentration >= settings.doubtful:
-            return found
-        n_chains, n_smooth = most, n_smooth and most
+    if settings.smooth_chains and are_told and rows.n_lags * len(scale) <= MOST_UNKNOWNS:
+        rng = np.random.Generator(np.random.PCG64([*seed, 1]))
+        theta = _directions(start, scale, settings.smooth_chains, rng)
+        moments = scaled if isinstance(scaled, RowMoments) else session_moments(scaled).whitened(0)
+        groups.append(SmoothChains(moments, theta, rng))
+    for chains in groups:
+        if baseline:
+            chains.covariates.have_baseline()
+        for _ in range(settings.first_sweeps if start is None else settings.sweeps):
+            chains.sweep()
+    draws = draws_of(groups, settings.kept, settings.temper)
+    return _average(draws, settings.kept, scale, size, expected)
 
 
 def _directions(

@@ -20,7 +20,6 @@ class AnytimeSettings:
     most_chains: int = 32
     least_chains: int = 8
     smooth_chains: int = 8  # with smooth lag weights, beside those with spikes and slabs
-    doubtful: float = 0.7  # concentration (7.10) below which there are as many chains as may be
     # rows times chains, within these bounds: with few rows, more chains cost little
     places: int = 2000
     # first_sweeps, sweeps: sweeps before the chains are resampled, without and with a known start

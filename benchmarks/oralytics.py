@@ -29,9 +29,8 @@ MODULES = "sim_env_v2", "rl_algorithm", "reward_definition", "smoothing_function
 # of a user, in both agents: evening; brushing and messages of the last week; app opened; and 1
 STATE = ("evening", "brushing", "messages", "opened")
 OPTIONS: dict[str, Any] = {"own": True, "levels": True}
-EXPLORING: dict[str, Any] = {
-    "epsilon": 0.4
-}  # so that, as in the trial, a message has a chance of 0.2 to 0.8
+# so that, as in the trial, a message has a chance of 0.2 to 0.8
+EXPLORING: dict[str, Any] = {"epsilon": 0.4}
 HORIZON = 2
 NODES = np.linspace(-8.0, 8.0, 801)
 CHANCES = np.exp(-(NODES**2) / 2.0) / np.exp(-(NODES**2) / 2.0).sum()

@@ -57,12 +57,12 @@ class Service:
     abandon: Callable[[SessionKey, str], None]  # sweeps what a large write has hidden and left
     intervals: Intervals = field(default_factory=Intervals)
     parsing: ParsingProcesses = field(default_factory=ParsingProcesses)
-    playground: Playground = field(default_factory=Playground)
     parsed_here_bytes: int = PARSED_HERE_BYTES  # a larger text is parsed by a process
     monotonic: Callable[[], float] = time.monotonic
     readers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")
     )
+    playground: Playground = field(init=False)
     limits: Limits = field(init=False)
     spool: Spool = field(init=False)
     outgoing: Outgoing = field(init=False)
@@ -79,7 +79,8 @@ class Service:
     loop_slices: LoopSlices = field(default_factory=LoopSlices)
 
     def __post_init__(self) -> None:
-        """Take the limits, the spool and where webhooks may go from the settings."""
+        """Take the playground, limits, spool and where webhooks may go from the settings."""
+        self.playground = Playground(self.settings.fit_niceness)
         self.spool = open_spool(self.settings)
         self.limits = Limits.of(self.settings)
         self.outgoing = Outgoing(self.settings.webhook_networks)

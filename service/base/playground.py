@@ -18,7 +18,6 @@ from service.base.process_pool import NotBegun, Processes
 
 PLAY_SECONDS = 20.0
 START_SECONDS = 60.0  # until the process has begun
-NICENESS = 10  # as fits: decisions come first
 N_POINTS = 250  # of a curve that is answered
 Weight = Annotated[float, Field(ge=-10, le=10)]
 
@@ -77,19 +76,22 @@ def play(asked: PlaygroundBody) -> dict[str, Any]:
     }
 
 
-def _begin() -> None:
+def _begin(niceness: int) -> None:
     """Load what plays need, with the smallest world: `PLAY_SECONDS` are for playing alone."""
-    os.nice(NICENESS)
+    os.nice(niceness)
     play({"lag_weights": [1.0], "noise": 1.0, "arms": 2, "dim": 1, "rounds": 20, "seed": 0})
 
 
 class Playground:
-    """One process that plays, started by the first play; `is_busy` says whether it plays."""
+    """One process that plays, started by the first play; `is_busy` says whether it plays.
+
+    It is as nice as processes that fit: decisions come first.
+    """
 
     seconds = PLAY_SECONDS  # the most of a play
 
-    def __init__(self) -> None:
-        self._processes = Processes(1, _begin, (), START_SECONDS)
+    def __init__(self, niceness: int) -> None:
+        self._processes = Processes(1, _begin, (niceness,), START_SECONDS)
         self.is_busy = False
 
     async def run(self, asked: PlaygroundBody) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     fit_workers: int = Field(default=1, ge=1)
     """number of processes that run fits"""
     fit_niceness: int = Field(default=10, ge=0, le=19)
-    """niceness of the processes that run fits"""
+    """niceness of the processes that run fits, and of the playground's"""
     fit_idle_seconds: float = Field(default=5.0, ge=0)
     """a fit that no decision waits for takes only time that nobody else wants (Linux); where that
     is less than half a processor for so long, it is begun anew with `fit_niceness` alone, as are

@@ -166,12 +166,12 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     whose = rows.owner[later]
     alike = [_time(rows.number[later]), np.where(np.bincount(whose)[whose] < LONG, -1, whose)]
     paid = np.column_stack([told[later], choices, means[later]])
-    effects, spread = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
+    effects, spread, _ = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
     pays = _are_clear(CHANCE, effects[:n_named], np.diag(spread)[:n_named])
     direct = _total(effects[n_named:], dim, rows.n_lags)
     earned = float((taken[later] @ direct).std())
     for j in np.flatnonzero(pays):
-        by, spread = _regressed(told[later, j], every, alike)
+        by, spread, _ = _regressed(told[later, j], every, alike)
         straight, bent = (_wald(by, spread, first, n_choices) for first in (0, n_choices))
         of_offers = bent > max(chdtri(n_choices, PERHAPS), BENT * straight)
         if straight < chdtri(n_choices, CHANCE_FOLLOWS) or of_offers:
@@ -219,10 +219,10 @@ def _clear(
     Returns the coefficients over White's errors, (k,), 0 where they may be chance, and the
     standard deviation of what is explained.
     """
-    by, spread = _regressed(target.astype(np.float64), columns, alike)
+    by, spread, explained = _regressed(target.astype(np.float64), columns, alike)
     shown = _are_clear(chance, by, np.diag(spread))
     clear = np.where(shown, by / np.sqrt(np.where(shown, np.diag(spread), 1.0)), 0.0)
-    return clear, float(_about(columns, alike).dot(by).std())
+    return clear, float(explained.std())
 
 
 def _are_clear(chance: float, by: Floats, variances: Floats) -> Flags:
@@ -232,26 +232,29 @@ def _are_clear(chance: float, by: Floats, variances: Floats) -> Flags:
     return (variances > 0.0) & (by**2 >= sure**2 * variances)
 
 
-def _regressed(target: Floats, columns: Floats, alike: Sequence[Ints]) -> tuple[Floats, Floats]:
+def _regressed(
+    target: Floats, columns: Floats, alike: Sequence[Ints]
+) -> tuple[Floats, Floats, Floats]:
     """Regress on columns, about the means of those that are alike in each way.
 
-    Returns the coefficients, (k,), and White's covariance of them, (k, k); 0 where a column does
-    not change.
+    Returns the coefficients, (k,), White's covariance of them, (k, k), and what is explained, (n,);
+    coefficients and covariance are 0 where a column does not change.
     """
     about = _about(np.column_stack([target, columns]), alike)
     target, columns = about[:, 0], about[:, 1:]
     by, spread = np.zeros(columns.shape[1]), np.zeros((columns.shape[1],) * 2)
     moved = np.flatnonzero(np.ptp(columns, axis=0) > 0.0)
     if not len(moved):
-        return by, spread
+        return by, spread, np.zeros(len(target))
     columns = columns[:, moved]
     inverse = np.linalg.pinv(columns.T @ columns)
     by[moved] = inverse @ (columns.T @ target)
-    errors = columns * (target - columns @ by[moved])[:, np.newaxis]
+    explained = columns @ by[moved]
+    errors = columns * (target - explained)[:, np.newaxis]
     free = len(target) - len(moved) - sum(len(np.unique(way)) - 1 for way in alike)
     white = inverse @ (errors.T @ errors) @ inverse * (len(target) / max(free, 1))
     spread[np.ix_(moved, moved)] = white + 1e-300 * np.eye(len(moved))
-    return by, spread
+    return by, spread, explained
 
 
 def _about(columns: Floats, alike: Sequence[Ints]) -> Floats:

@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 ALGORITHMS = ("anytime", "ad_lasso", "uniform", "oracle_w", "oracle")
-READY_SECONDS = 30
 
 
 @contextmanager

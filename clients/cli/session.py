@@ -46,11 +46,7 @@ def asking(url: str, **how: Any) -> Iterator["Client"]:
 
 
 @session.command("show")
-def show_session(
-    name: Name,
-    url: Url = SERVER,
-    as_json: AsJson = False,
-) -> None:
+def show_session(name: Name, url: Url = SERVER, as_json: AsJson = False) -> None:
     """Show what checks find, theta, and draw the lag weights that decide now.
 
     Example: lhb session show tutorial
@@ -132,11 +128,7 @@ def _labels_of(handle: "Session") -> list[str]:
 
 
 @session.command("fit")
-def ask_fit(
-    name: Name,
-    url: Url = SERVER,
-    as_json: AsJson = False,
-) -> None:
+def ask_fit(name: Name, url: Url = SERVER, as_json: AsJson = False) -> None:
     """Have all rounds so far fitted now, out of turn.
 
     Example: lhb session fit tutorial

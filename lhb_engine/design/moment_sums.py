@@ -94,10 +94,7 @@ class Columns(NamedTuple):
     def of(cls, rows: AlignedRounds) -> "Columns":
         """Return the columns of some rows."""
         zeros = np.zeros((rows.n_lags, rows.contexts.shape[1]))
-        return cls(
-            np.concatenate([zeros, rows.contexts]),
-            np.column_stack([rows.beside, rows.y]),
-        )
+        return cls(np.concatenate([zeros, rows.contexts]), np.column_stack([rows.beside, rows.y]))
 
     def rows(self, places: Ints) -> Floats:
         """Return the rows [X, Z, y] at some places, (n_chosen, p)."""

@@ -137,11 +137,7 @@ def get_credit(
 @router.read(
     "/credit/features", "What each feature earned at once and later", CreditByFeatureAnswer
 )
-def get_earnings(
-    reader: Reader,
-    session: SessionRow,
-    rounds: int = LAST,
-) -> dict[str, Any]:
+def get_earnings(reader: Reader, session: SessionRow, rounds: int = LAST) -> dict[str, Any]:
     """Say what each feature of the session's last decisions earned, all trajectories together.
 
     A feature's share is what its values paid beside decisions that have 0 in its place, by the

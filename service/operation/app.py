@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import TYPE_CHECKING
 
 import structlog
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.routing import Route
@@ -81,6 +81,13 @@ ROUTERS = (
     *(status, dashboard),
     *(events, configuration),  # Personalizer's
 )
+# of all applications of a process: FastAPI prepares each router with its first request
+ROUTES = APIRouter(
+    dependencies=[Depends(refuse_by_role), Depends(refuse_unknown_parameters)],
+    generate_unique_id_function=lambda route: route.name,
+)
+for module in ROUTERS:
+    ROUTES.include_router(module.router)
 
 
 class App(FastAPI):
@@ -177,16 +184,13 @@ def create_app(
         lifespan=lifespan,
         exception_handlers=ERROR_ANSWERS,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
         docs_url=None,  # FastAPI's pages load their scripts from elsewhere
         redoc_url=None,
         telemetry=NO_TELEMETRY,
-        dependencies=[Depends(refuse_by_role), Depends(refuse_unknown_parameters)],
     )
     app.outer_middleware = Middleware(app.framework, settings, metrics, key_watch, tracing)
     app.state.key_watch = key_watch
-    for module in ROUTERS:
-        app.include_router(module.router)
+    app.router.routes.extend(ROUTES.routes)
     describe = app.openapi
     app.openapi = lambda: add_definitions(describe())  # type: ignore[method-assign]
     return app

@@ -184,8 +184,8 @@ def _server(url: str) -> "httpx.Client":
 
     from clients.sdk.wire import authorization
 
-    timeout = httpx.Timeout(600.0, connect=10.0)
-    return httpx.Client(base_url=url, headers=authorization(), timeout=timeout)
+    timeout, verify = httpx.Timeout(600.0, connect=10.0), url.startswith("https")
+    return httpx.Client(base_url=url, headers=authorization(), timeout=timeout, verify=verify)
 
 
 def replay(

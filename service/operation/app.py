@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.routing import Route
@@ -178,9 +180,6 @@ def create_app(
             log.info("stop", program="server")
 
     app = App(
-        title="Long-horizon bandits",
-        version="1",
-        description=DESCRIPTION,
         lifespan=lifespan,
         exception_handlers=ERROR_ANSWERS,
         redirect_slashes=False,
@@ -191,9 +190,16 @@ def create_app(
     app.outer_middleware = Middleware(app.framework, settings, metrics, key_watch, tracing)
     app.state.key_watch = key_watch
     app.router.routes.extend(ROUTES.routes)
-    describe = app.openapi
-    app.openapi = lambda: add_definitions(describe())  # type: ignore[method-assign]
+    app.openapi = openapi  # type: ignore[method-assign]
     return app
+
+
+@cache
+def openapi() -> dict[str, Any]:
+    """Return what /openapi.json says, of every application."""
+    title, routes = "Long-horizon bandits", ROUTES.routes
+    found = get_openapi(title=title, version="1", description=DESCRIPTION, routes=routes)
+    return add_definitions(found)
 
 
 def start_service(

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from lhb_engine.lasso.group_lasso import GroupLasso
 from lhb_engine.scikit_learn import LaggedGroupLasso, LaggedGroupLassoCV
 from lhb_engine.scikit_learn.rounds import ChunkSums, Rounds
-from tests.examples import examples
+from tests.examples import examples, repeats
 from tests.lhb_engine.dense_algebra import toeplitz
 
 
@@ -135,9 +135,12 @@ def log_of(n=3000, dim=3, seed=0, level=0.0):
     return X, y + 100 * level
 
 
-@pytest.mark.parametrize("lam", [None, 0.01])
-@pytest.mark.parametrize("level", [0.0, 1000.0])
-@pytest.mark.parametrize("standardize", [False, True])
+# each pair of two of these
+PAIRS = [(None, 0.0, False), (None, 1000.0, True), (0.01, 0.0, True), (0.01, 1000.0, False)]
+OTHERS = [(lam, level, not standardize) for lam, level, standardize in PAIRS]
+
+
+@pytest.mark.parametrize(("lam", "level", "standardize"), [*PAIRS, *repeats(*OTHERS)])
 def test_coefficients_noise_and_intervals_are_those_of_fit(lam, level, standardize):
     """Far from zero too, where squares keep few digits of differences."""
     X, y = log_of(level=level)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from service.lift.watch import keep_lift
 from service.session.records import DecisionRow, LiftSumsRow
 from service.session.trial import Trial
 from service.transfer.file_format import export_session
+from tests.examples import repeats
 from tests.service.service_harness import OK, ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
@@ -129,8 +131,13 @@ def play(
             harness.finish(harness.session.fit_due, OK)
 
 
-@pytest.mark.parametrize("mode", [{}, {"default_reward": 0.5}, {"reward_mode": "sum"}])
-@pytest.mark.parametrize("trajectories", [[""], [f"u{i}" for i in range(12)], ["", "a", "b"]])
+CLOSINGS = [{}, {"default_reward": 0.5}, {"reward_mode": "sum"}]
+WHOSE = [[""], [f"u{i}" for i in range(12)], ["", "a", "b"]]
+EACH = [*zip(CLOSINGS, WHOSE, strict=True)]
+OTHERS = [both for both in product(CLOSINGS, WHOSE) if both not in EACH]
+
+
+@pytest.mark.parametrize(("mode", "trajectories"), [*EACH, *repeats(*OTHERS)])
 def test_steps_of_any_size_sum_what_all_rows_say(
     harness: ServiceHarness, mode: Any, trajectories: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

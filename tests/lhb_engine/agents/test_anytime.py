@@ -254,8 +254,12 @@ def test_it_decides_by_every_direction_until_another_fit_has_one():
 
 @pytest.mark.slow
 def test_no_direction_stands_out_from_pure_noise_for_long():
-    """Of 1000 rounds of it the second half is decided by a guess, and is said to be."""
-    guessed, last = [], []
+    """Of 1000 rounds of it the second half is decided by a guess, and is said to be.
+
+    Intervals of what choices earn hold nothing: 0.998 of these 472 do, and 0.94 of such as are 0.6
+    times as wide.
+    """
+    guessed, last, earned = [], [], []
     for seed in range(14):
         world = LongHorizonEnvironment(THETA, np.zeros(HORIZON), n_arms=4, noise=1.0, seed=seed)
         played: list[bool] = []
@@ -267,11 +271,14 @@ def test_no_direction_stands_out_from_pure_noise_for_long():
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Anytime, "choose_block", watched)
-            simulate("anytime", world, n_rounds=1000, seed=seed)
+            run = simulate("anytime", world, n_rounds=1000, seed=seed)
         guessed.append(np.mean(played[500:]))
         last.append(played[-1])
+        earned += [found.gain["over_chance"] for found in run.estimates if found.gain is not None]
     assert np.mean(guessed) > 0.8
     assert np.mean(last) >= 7 / 8
+    assert len(earned) > 400
+    assert np.mean([one["low"] <= 0.0 <= one["high"] for one in earned]) >= 0.97
 
 
 def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeypatch):

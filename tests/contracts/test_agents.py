@@ -12,6 +12,7 @@ from lhb_engine.agents import ALGORITHMS, OptionError, make_agent, make_options
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
+from tests.lhb_engine.few_draws import draw_little
 
 DIM, HORIZON, N_ARMS, N_ROUNDS = 3, 12, 5, 180
 THETA = np.array([0.6, -0.64, 0.48])
@@ -29,6 +30,12 @@ REFUSED = {"c": -1.0, "gamma": 1.5, "L": 0, "reg": "magic", "fit_intercept": 3}
 
 def fresh(name, **options):
     return make_agent(name, dim=DIM, horizon=HORIZON, **REQUIRED_OPTIONS.get(name, {}), **options)
+
+
+@pytest.fixture(autouse=True)
+def little_drawn(monkeypatch):
+    """Nothing here shows how well fits find the truth."""
+    draw_little(monkeypatch)
 
 
 @pytest.fixture(params=sorted(ALGORITHMS))

@@ -20,9 +20,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     Tests that make a fit in several ways compare what these read: the posterior and the checks of
     equal moments are equal (`tests/contracts/test_agents.py`, `test_fitting_is_pure`).
     """
-    few = {"first_sweeps": 2, "sweeps": 1, "kept": 2, "most_chains": 4, "smooth_chains": 1}
-    monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **few))
-    monkeypatch.setattr(profile_posterior, "SWEEPS", {"sparse": (1, 2), "smooth": (1, 2)})
+    draw_little(monkeypatch)
     for module, name in (
         (anytime_fit, "rank_one_posterior"),
         (anytime_fit, "profile_posterior"),
@@ -30,6 +28,13 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
         (all_checks, "checked"),
     ):
         monkeypatch.setattr(module, name, once(getattr(module, name)))
+
+
+def draw_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have fits of this process draw little."""
+    few = {"first_sweeps": 2, "sweeps": 1, "kept": 2, "most_chains": 4, "smooth_chains": 1}
+    monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **few))
+    monkeypatch.setattr(profile_posterior, "SWEEPS", {"sparse": (1, 2), "smooth": (1, 2)})
 
 
 def once(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,8 @@ from service.operation.worker import Worker
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
 from service.transfer import parsing_processes
-from tests.service.kept_processes import KeptProcesses
+from tests.lhb_engine.few_draws import few_draws
+from tests.service.kept_processes import ForkedProcesses, KeptProcesses
 from tests.service.service_harness import ServiceHarness
 
 
@@ -76,6 +77,19 @@ def anyio_backend() -> str:
 
 
 Serve = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture
+def fully_drawn() -> None:
+    """For tests that show how well fits find the truth: they draw as they do elsewhere."""
+
+
+@pytest.fixture(autouse=True)
+def little_drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have fits draw little, here and in forked processes, but for tests with `fully_drawn`."""
+    if "fully_drawn" not in request.fixturenames:
+        few_draws(monkeypatch)
+        monkeypatch.setattr(ForkedProcesses, "draws_little", True)
 
 
 @pytest.fixture(scope="session", autouse=True)

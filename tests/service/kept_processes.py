@@ -6,10 +6,12 @@ import os
 import signal
 from typing import Any, ClassVar
 
+import pytest
 from pebble import ProcessPool
 
 from service.base.process_pool import Processes, _begin
 from tests.forked_process import FORKS
+from tests.lhb_engine.few_draws import draw_little
 
 MOST_KEPT = 2  # of one kind
 
@@ -21,12 +23,21 @@ def freeze(processes: Processes) -> None:
         os.kill(process.pid, signal.SIGSTOP)
 
 
+def _begin_with_little(*given: Any) -> None:
+    draw_little(pytest.MonkeyPatch())
+    _begin(*given)
+
+
 class ForkedProcesses(Processes):
-    """Processes that begin with the service's modules loaded."""
+    """Processes that begin with the service's modules loaded; their fits may draw little."""
+
+    draws_little: ClassVar[bool] = False
 
     def _current(self) -> ProcessPool:
         if self._pool is None:
             begin = _begin, (self._prepare, *self._arguments)
+            if self.draws_little:
+                begin = _begin_with_little, begin[1]
             self._pool = ProcessPool(self._n, 0, *begin, context=FORKS)
         return super()._current()
 
@@ -37,7 +48,7 @@ class KeptProcesses(ForkedProcesses):
     kept: ClassVar[dict[Any, list[ProcessPool]]] = {}
 
     def _kind(self) -> Any:
-        return self._n, self._prepare, self._arguments
+        return self.draws_little, self._n, self._prepare, self._arguments
 
     def _current(self) -> ProcessPool:
         waiting = self.kept.get(self._kind(), [])

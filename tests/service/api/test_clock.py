@@ -39,6 +39,7 @@ async def fitted(client: Client, session: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("fully_drawn")
 async def test_totals_over_all_trajectories_are_learned_from(serve: Serve) -> None:
     """Three users' decisions, hourly totals of all; late ones; replay, export and import."""
     rng = np.random.default_rng(4)

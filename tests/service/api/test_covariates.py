@@ -145,6 +145,7 @@ async def test_a_decision_with_others_is_no_repeat(serve: Serve) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("fully_drawn")
 async def test_a_session_learns_what_they_do(serve: Serve) -> None:
     """From decisions and rewards, beside corrections; the same again in a replay and an import."""
     rng = np.random.default_rng(0)

@@ -97,6 +97,7 @@ async def test_a_session_without_holdout_has_no_lift(serve: Serve) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("fully_drawn")
 async def test_a_shadow_says_what_the_model_expects_of_each_choice(serve: Serve) -> None:
     """The caller plays the worse arm, and the model finds out."""
     async with serve() as client:

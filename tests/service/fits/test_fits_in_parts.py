@@ -60,6 +60,7 @@ def kept(url: str, key: SessionKey) -> list[SlotSumsRow]:
         return sorted(reader.slot_sums_in(key, [("", 1, N)], N))
 
 
+@pytest.mark.usefixtures("fully_drawn")  # servers draw so
 @pytest.mark.slow
 @pytest.mark.parametrize("dies", ["nobody", "process", "server"])
 def test_a_fit_goes_on_from_its_kept_parts(tmp_path: Path, dies: str) -> None:

@@ -11,7 +11,7 @@ from service.transfer.replay import replay_session
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fully_drawn")]
 THETA = np.array([1.0, -1.0])
 
 

@@ -7,7 +7,7 @@ from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem, until
 from tests.service.transfer.test_replay import replayed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fully_drawn")]
 
 
 @on_one_database

@@ -6,7 +6,7 @@ import pytest
 from tests.service.conftest import Serve, problem, until
 from tests.service.transfer.test_replay import replayed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fully_drawn")]
 
 
 async def test_a_session_learns_what_was_chosen_before(serve: Serve) -> None:

@@ -70,6 +70,7 @@ async def test_replay_equals_live_whatever_decides(serve: Serve, name: str) -> N
 
 
 @on_one_database
+@pytest.mark.usefixtures("fully_drawn")
 async def test_replay_equals_live_where_candidates_decide_and_after_an_import(
     serve: Serve,
 ) -> None:

@@ -11,8 +11,12 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import IO, Any
+
+from service.base import process_pool
 
 FORKS = multiprocessing.get_context("forkserver")
 LOADED = ("service.operation.server", "service.operation.worker", "clients.cli.main", __name__)
@@ -23,7 +27,8 @@ LHB = "import sys; sys.argv = ['lhb', *{arguments!r}]; from clients.cli.main imp
 class ForkedProcess:
     """A process that runs code; its methods are those of `subprocess.Popen`.
 
-    `files` are its standard input, output and errors; without an output, it is a pipe.
+    `files` are its standard input, output and errors; without an output, it is a pipe. If it
+    `forks_fits`, the processes of its fits are forked, too: with this environment, not its own.
     """
 
     def __init__(
@@ -31,6 +36,8 @@ class ForkedProcess:
         code: str,
         environment: Mapping[str, str],
         files: tuple[IO[Any] | None, IO[Any] | None, IO[Any]],
+        *,
+        forks_fits: bool = False,
     ) -> None:
         reads, writes = os.pipe()
         numbers = [writes if n == 1 and not file else file and file.fileno()
@@ -38,7 +45,7 @@ class ForkedProcess:
         shared = [None if n is None else Connection(os.dup(n)) for n in numbers]
         # the process that forks began with those of an earlier time
         processors = os.sched_getaffinity(0)
-        given = code, dict(environment), shared, processors
+        given = code, dict(environment), shared, processors, forks_fits
         self._process = FORKS.Process(target=_run, args=given)
         self._process.start()
         os.close(writes)
@@ -113,8 +120,13 @@ def _run(
     environment: dict[str, str],
     files: list[Connection | None],
     processors: set[int],
+    forks_fits: bool,
 ) -> None:
     os.sched_setaffinity(0, processors)
+    if forks_fits:
+        forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
+        contexts = SimpleNamespace(get_context=lambda _: FORKS)
+        process_pool.multiprocessing = contexts  # type: ignore[assignment]
     for number, file in enumerate(files):
         if file is not None:
             os.dup2(file.fileno(), number)

@@ -70,7 +70,9 @@ class Server:
         }
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- `stop` closes it
         if self.is_forked and not self.prefix and all(n[:4] == "LHB_" for n in self.settings):
-            self.process = ForkedProcess(self.code, environment, (None, None, self._errors))
+            files = None, None, self._errors
+            is_plain = self.code == Server.code  # else its fits may read its environment
+            self.process = ForkedProcess(self.code, environment, files, forks_fits=is_plain)
         else:
             self.process = subprocess.Popen(
                 [*self.prefix, sys.executable, "-c", self.code],

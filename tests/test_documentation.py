@@ -5,6 +5,7 @@ import io
 import re
 import subprocess
 import tokenize
+from collections.abc import Iterator
 from functools import cache
 from os.path import normpath, relpath
 from pathlib import Path
@@ -52,12 +53,21 @@ def prose(name: str) -> str:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     said = [
         ast.get_docstring(node) or ""
-        for node in ast.walk(ast.parse(text))
+        for node in statements(ast.parse(text))
         if isinstance(node, documented)
     ]
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     said += [t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT]
     return "\n".join(said)
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and the statements within it: expressions, which are most nodes, document nothing."""
+    yield node
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inside = getattr(node, part, None)
+        for one in inside if isinstance(inside, list) else ():
+            yield from statements(one)
 
 
 def written() -> list[str]:
@@ -104,10 +114,10 @@ def missing_files(name: str, said: str) -> list[str]:
         is_file = FILE.fullmatch(path) is not None
         if not is_file and path.split("/")[0] not in folders():
             continue  # "decisions/s", a media type, a route
-        known = tracked() | folders()
-        ends = any(have.endswith("/" + path) for have in known)
-        beside = normpath(here / path) in known
-        if path not in known | NOT_KEPT and not beside and not ends:
+        known = tracked(), folders()
+        if path in NOT_KEPT or any({path, normpath(here / path)} & some for some in known):
+            continue
+        if not any(have.endswith("/" + path) for some in known for have in some):
             missing.append(found)
     return missing
 

@@ -82,6 +82,10 @@ def n_replayed(harness: ServiceHarness) -> int:
     return replay.n_estimates - replay.n_dropped - replay.n_erased
 
 
+# what databases do alike is in tests/contracts/test_store_dropping.py
+BOTH = [("sqlite", "trajectory"), ("postgres", "all")]
+
+
 def lived(harness: ServiceHarness, url: str, totals: str, path: Path, kept: dict[str, Any]) -> Any:
     """What a session finds that goes through everything that may come."""
     harness.now, told = 1000.0, []
@@ -121,7 +125,7 @@ def lived(harness: ServiceHarness, url: str, totals: str, path: Path, kept: dict
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("totals", ["all", "trajectory"])
+@pytest.mark.parametrize(("database_url", "totals"), BOTH, indirect=["database_url"])
 def test_a_session_that_drops_decisions_finds_the_same(
     harness: ServiceHarness, database_url: str, totals: str, tmp_path: Path
 ) -> None:
@@ -146,8 +150,9 @@ def copied(harness: ServiceHarness, world: World, path: Path, **asked: Any) -> d
     return {"found": found(harness), "compared": compared}
 
 
-@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
-@pytest.mark.parametrize("totals", ["trajectory", *repeats("all")])
+@pytest.mark.parametrize(
+    ("database_url", "totals"), [BOTH[0], *repeats(BOTH[1])], indirect=["database_url"]
+)
 def test_a_copy_learns_of_dropped_slots(
     harness: ServiceHarness, database_url: str, totals: str, tmp_path: Path
 ) -> None:

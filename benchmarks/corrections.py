@@ -1,8 +1,9 @@
 """What a correction of an old value costs the next fit, for each way in which rounds close.
 
-Rounds, or slots, of one trajectory are written straight to the store, and two fits keep sums. The
-same fit is then timed without and with a correction of a value of round 10. Beside the whole stands
-what it reads: statements, rows laid out, and their moments. The chains take another path.
+Rounds, or slots, of one trajectory are written straight to the store, and two fits keep sums. So it
+is in two sessions; in one of them a value of round 10 is then corrected. The next fits of both are
+timed in turns. Beside the whole stands what a fit reads: statements, rows laid out, and their
+moments. The chains take another path.
 """
 
 import tempfile
@@ -11,6 +12,8 @@ from pathlib import Path
 from time import process_time, thread_time
 from typing import Any
 from unittest.mock import patch
+
+import numpy as np
 
 from benchmarks.clock_fits import AT_ONCE, DIM, SECONDS, Ask, Rows, Writing
 from benchmarks.fits import reading_told_apart
@@ -27,19 +30,19 @@ from service.storage.database_url import open_store
 from service.writer.agent_cache import Agents
 from service.writer.group_commit import GroupCommit
 
-HORIZON, ROUND, TIMES = 20, 10, 5
+HORIZON, ROUND, TIMES = 20, 10, 9
 CLOSINGS: dict[str, dict[str, Any]] = {
     "asked": {},
     "summed": {"reward_mode": "sum", "reward_wait_seconds": 60},
     "defaulted": {"default_reward": 0.0, "reward_wait_seconds": 60},
     "clock": {"clock": {"slot_seconds": SECONDS, "start": 0.0, "totals": "all"}},
 }
-HEADER = """| closing | rounds | a fit, CPU s | reading, ms | corrected, CPU s | reading, ms |
-|-|-|-|-|-|-|"""
+HEADER = """| closing | rounds | a fit, CPU s | reading, ms | corrected, s | reading, ms | more |
+|-|-|-|-|-|-|-|"""
 
 
 def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, Any]:
-    """Time the next fit without and with a correction: least CPU seconds of some times."""
+    """Time the next fit without and with a correction, in turns: medians of CPU seconds."""
     rows = Rows(n_rounds + AT_ONCE, 1, 0, "all")
     with tempfile.TemporaryDirectory() as folder:
         url = database or f"sqlite:///{Path(folder) / 'bench.db'}"
@@ -57,17 +60,7 @@ def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, 
                 raise error
             return result
 
-        asked = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "seed": 1}
-        session, _ = run(create_session("", {**asked, **CLOSINGS[closing]}, True))
-        key: SessionKey = session.key
-
-        def timed() -> tuple[float, float]:
-            began = process_time()
-            with reading_told_apart() as spent, _reading_counted(spent):
-                made()
-            return process_time() - began, spent["seconds"] * 1e3
-
-        def made() -> Fitted:
+        def made(key: SessionKey, due: Any) -> Fitted:
             while (answer := run_fit(url, *key, due, 0.0)) is not None and answer.is_part:
                 assert answer.settled is not None
                 run(keep_slots(key, answer.settled))
@@ -75,24 +68,38 @@ def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, 
             assert answer.estimate is not None, answer.reason
             return answer
 
-        for start in range(1, n_rounds + 1, AT_ONCE):
-            slots = range(start, min(start + AT_ONCE, n_rounds + 1))
-            run(Writing(key, agents, slots, rows))
-        for begin in (n_rounds + 1, n_rounds + AT_ONCE // 2 + 1):
-            due = run(Ask(key, agents))
-            run(FinishFit(key, due, made(), agents, RetryPolicy()))
-            run(Writing(key, agents, range(begin, begin + AT_ONCE // 2), rows))
-        seconds: list[float] = []
-        for value in (None, 5.0):
+        def ready(value: float | None) -> tuple[SessionKey, Any]:
+            """Return a session whose fits go on from sums, and its next fit."""
+            asked = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "seed": 1}
+            session, _ = run(create_session("", {**asked, **CLOSINGS[closing]}, True))
+            key: SessionKey = session.key
+            for start in range(1, n_rounds + 1, AT_ONCE):
+                slots = range(start, min(start + AT_ONCE, n_rounds + 1))
+                run(Writing(key, agents, slots, rows))
+            begun = [*range(n_rounds + 1, n_rounds + AT_ONCE + 1, AT_ONCE // 2), None]
+            for begin in begun:
+                due = run(Ask(key, agents))
+                run(FinishFit(key, due, made(key, due), agents, RetryPolicy()))
+                if begin is not None:
+                    run(Writing(key, agents, range(begin, begin + AT_ONCE // 2), rows))
             if value is not None:
-                run(FinishFit(key, due, made(), agents, RetryPolicy()))
                 run(ReceiveRewards(key, [correction(closing, value)], agents))
-            due = run(Ask(key, agents))
-            found = [timed() for _ in range(TIMES)]
-            seconds += [min(numbers) for numbers in zip(*found, strict=True)]
+            return key, run(Ask(key, agents))
+
+        def timed(key: SessionKey, due: Any) -> tuple[float, float]:
+            began = process_time()
+            with reading_told_apart() as spent, _reading_counted(spent):
+                made(key, due)
+            return process_time() - began, spent["seconds"] * 1e3
+
+        both = [ready(value) for value in (None, 5.0)]
+        found = np.array([[timed(*one) for one in both] for _ in range(TIMES)])
         store.close()
+    seconds = np.median(found, axis=0).ravel().tolist()
+    more = np.median(found[:, 1, 1] - found[:, 0, 1])
     names = ("fit", "fit_reads_ms", "corrected", "corrected_reads_ms")
-    return {"closing": closing, "n_rounds": n_rounds, **dict(zip(names, seconds, strict=True))}
+    numbers = dict(zip(names, seconds, strict=True))
+    return {"closing": closing, "n_rounds": n_rounds, **numbers, "more_ms": float(more)}
 
 
 def _reading_counted(spent: dict[str, float]) -> Any:

@@ -113,6 +113,6 @@ def corrections(
             found.append(row)
             say(
                 f"| {one} | {n_rounds} | {row['fit']:.3f} | {row['fit_reads_ms']:.1f} | "
-                f"{row['corrected']:.3f} | {row['corrected_reads_ms']:.1f} |"
+                f"{row['corrected']:.3f} | {row['corrected_reads_ms']:.1f} | {row['more_ms']:.1f} |"
             )
     show({"corrections": found}, as_json, ())

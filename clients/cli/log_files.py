@@ -59,7 +59,8 @@ def read_log(
     }
     if path.suffix not in readers:
         raise LogError(f"{path.name}: must end in {', '.join(readers)}")
-    read = _open_bandit if _is_open_bandit(path) else readers[path.suffix]
+    is_open_bandit = path.name != ITEMS and (path.parent / ITEMS).is_file()  # its items beside it
+    read = _open_bandit if path.suffix == ".csv" and is_open_bandit else readers[path.suffix]
     rounds = enumerate(map(_named, read(path)), 1)
     dim: int | None = None
     while rows := list(islice(rounds, block_rounds)):
@@ -251,11 +252,6 @@ def _array(
         span = f"rows {rows[0][0]} to {rows[-1][0]}"
         raise LogError(f"{span}, {name}: must be finite numbers of one shape")
     return out
-
-
-def _is_open_bandit(path: Path) -> bool:
-    """Return whether a file is a log of this data set: its items lie beside it."""
-    return path.suffix == ".csv" and path.name != ITEMS and (path.parent / ITEMS).is_file()
 
 
 def _open_bandit(path: Path) -> Iterator[dict[str, Any]]:

@@ -164,7 +164,8 @@ def decision_body(
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
     if body.get("arm_ids") is not None:
         body["arm_ids"] = list(body["arm_ids"])
-    members = {key: value for key, value in without_none(body).items() if not _is_empty(value)}
+    given = without_none(body).items()
+    members = {key: one for key, one in given if not isinstance(one, str | list) or one}
     if contexts is not None:
         members["contexts"] = encoded(contexts)
     if riding := [reward_body(reward) for reward in rewards]:
@@ -216,10 +217,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is nothing that JSON has: {value!r}")
-
-
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, str | list) and not value
 
 
 def encoded(contexts: Contexts) -> Any:

@@ -29,12 +29,12 @@ class Replaced(NamedTuple):
     y: Floats
     covariates: Floats
 
-    def within(self, start: int, kept: np.ndarray) -> "Replaced | None":
-        """Return those at kept places, which are counted from place `start` on; None if none is."""
-        here = np.isin(self.place - start, np.flatnonzero(kept))
-        place, position, until = self.place[here] - start, self.position[here], self.until[here]
-        found = Replaced(place, position, until, self.y[here], self.covariates[here])
-        return found if len(place) else None
+    def within(self, to: Ints) -> "Replaced | None":
+        """Return those whose places are somewhere in `to`, (n_places,), -1: nowhere; or None."""
+        place = to[self.place]
+        here = place >= 0
+        told = place[here], self.position[here], self.until[here], self.y[here]
+        return Replaced(*told, self.covariates[here]) if here.any() else None
 
 
 _NO_INTS, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)
@@ -147,26 +147,27 @@ class AlignedRounds:
         """Return the rows marked by `kept`, at least one, and the contexts of their lags."""
         places = np.flatnonzero(kept)
         start, stop = max(0, int(places[0]) - self.n_lags + 1), int(places[-1]) + 1
-        here, kept = slice(start, stop), kept[start:stop]
+        return self._cut(slice(start, stop))._marked(kept[start:stop])
+
+    def around(self, places: Ints) -> tuple["AlignedRounds", Ints]:
+        """Return the rows at some places with their pairs and lags, and where these are."""
+        span, ends = round(float(self.intercept.max()) ** 2), np.zeros(len(self.y) + 1, int)
+        np.add.at(ends, np.maximum(places - span - self.n_lags + 1, 0), 1)
+        np.add.at(ends, np.minimum(places + span + 1, len(self.y)), -1)
+        here = np.flatnonzero(np.cumsum(ends[:-1]))
+        return self._cut(here), here
+
+    def _cut(self, here: Ints | slice) -> "AlignedRounds":
+        """Return what stands at some places, one after the other."""
+        to = np.full(len(self.y) + 1, -1)  # also of place -1
+        to[:-1][here] = np.arange(len(self.y[here]))
         names = ("contexts", "owner", *NUMBERED, *SCALED)
-        cut = replace(
+        return replace(
             self,
-            before=np.maximum(self.before[here] - start, -1),
-            replaced=self.replaced and self.replaced.within(start, kept),
+            before=to[self.before[here]],
+            replaced=self.replaced and self.replaced.within(to),
             **{name: getattr(self, name)[here] for name in names},
         )
-        return cut._marked(kept)
-
-    def around(self, *places: Ints) -> tuple["AlignedRounds", int]:
-        """Return the rows from the first to the last of some places, with their pairs and lags.
-
-        And the place at which they begin.
-        """
-        every, kept = np.concatenate(places), np.zeros(len(self.y), bool)
-        span = round(float(self.intercept.max()) ** 2)
-        first, last = max(0, int(every.min()) - span), int(every.max()) + span
-        kept[first : last + 1] = self.number[first : last + 1] > 0
-        return self.only(kept), max(0, int(np.argmax(kept)) - self.n_lags + 1)
 
     def _marked(self, kept: Flags) -> "AlignedRounds":
         """Return the rows marked by `kept`, at the same places."""
@@ -175,6 +176,8 @@ class AlignedRounds:
             name: np.where(kept if values.ndim == 1 else kept[:, None], values, 0)
             for name, values in every.items()
         }
+        if self.replaced is not None:
+            marked["replaced"] = self.replaced.within(np.where(kept, np.arange(len(kept)), -1))
         return replace(self, n_rows=int(np.count_nonzero(kept)), **marked)
 
     def at(self, measured: int, until: int = 0) -> "AlignedRounds":
@@ -267,7 +270,9 @@ def align(history: History) -> AlignedRounds:
     out.number[place] = rounds.numbering[kept.first]
     out.last[place] = rounds.numbering[kept.last]
     out.round[place] = kept.last - rounds.starts[owner] + rounds.first_rounds[owner]
-    position = _ranks(out.last[place]) if kept.position is None else kept.position
+    position = kept.position
+    if position is None:  # ranks; of equal values the first comes first
+        position = np.argsort(np.argsort(out.last[place], kind="stable")) + 1
     if kept.covariates is not None:
         told = kept.covariates / np.sqrt(spans)[:, None]
         beside = np.where(np.isnan(told), beside, told)
@@ -369,11 +374,6 @@ def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:
         return None
     positions: Ints = np.concatenate([p for p in arrivals if p is not None])[there]
     return positions
-
-
-def _ranks(last: Ints) -> Ints:
-    """Return the places in ascending order, from 1; of equal values the first comes first."""
-    return np.argsort(np.argsort(last, kind="stable")) + 1
 
 
 def of_rounds(parts: list[Trajectory], n_covariates: int) -> Floats:

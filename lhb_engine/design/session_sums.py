@@ -47,6 +47,13 @@ def changes(
         touched = _is_within(position, within) | _is_within(until, within)
         some &= np.isin(rows.level, rows.level[place[touched]])
         levels = Levels(rows, np.flatnonzero(some))
+    elif rows.replaced is not None:  # grains before the first one that corrections touch
+        near, old = rows.around(rows.replaced.place)[0].position, rows.replaced
+        touched = np.concatenate([near, old.position, old.until, [known, within[1]]])
+        begin = int(touched[touched > begin].min(initial=known) - 1) // moment_sums.GRAIN
+        begin = max(begin * moment_sums.GRAIN, within[0])
+        if begin > within[0]:
+            yield from grains(rows, np.flatnonzero(_is_within(rows.position, (within[0], begin))))
     for last, moved in _steps(rows, (begin, within[1]), known, some):
         if levels is None:
             yield (last - 1) // moment_sums.GRAIN, _moments(moved, either=True)
@@ -79,19 +86,21 @@ def _steps(
     place, position, until = place[here], position[here], until[here]
     moved = np.concatenate([position[position <= known], until[until < NEVER]])
     ends = -(-moved[_is_within(moved, within)] // size) * size
+    whole = (rows, np.arange(len(rows.y))) if rows.levels else None  # else other rows say nothing
     for end in np.unique(ends).tolist():
         after, end = max(end - size, within[0]), min(end, within[1])
         inside = [known] if after < known < end else []
         for start, stop in zip([after, *inside], [*inside, end], strict=True):
             gone = place[(position <= min(start, known)) & (until > start) & (until <= stop)]
-            near, first, moves = rows, 0, place[_is_within(position, (start, stop))]
-            if not rows.levels and len(moves) + len(gone):  # other rows say nothing of these
-                near, first = rows.around(moves, gone)
-            found = [(-1, near.at(min(start, known), start), np.sort(gone) - first)]
-            found, now = found if len(gone) else [], near.at(stop)
-            new = np.flatnonzero(some[first : first + len(now.y)] & (now.position > start))
-            if stop <= known and len(new):
-                found.insert(0, (1, now, new))
+            moves, found = place[_is_within(position, (start, stop))], []
+            if stop <= known and len(moves):
+                near, places = whole or rows.around(moves)
+                now = near.at(stop)
+                found.append((1, now, np.flatnonzero(some[places] & (now.position > start))))
+            if len(gone):
+                near, places = whole or rows.around(gone)
+                then = near.at(min(start, known), start)
+                found.append((-1, then, np.flatnonzero(np.isin(places, gone))))
             if found:
                 yield stop, found
 
@@ -192,7 +201,8 @@ def session_sums(
     stays = seen is None or settled_round is None or seen.last <= settled_round
     for rows, stop, unsettled in slices:
         if running is None:
-            running = _Running(_zero(rows)) if kept is None else _Running(kept.settled, kept.seen)
+            zero = (LevelSums if rows.levels else Moments).zero(1, rows.dim, rows.groups)
+            running = _Running(zero) if kept is None else _Running(kept.settled, kept.seen)
         begin = first if stop < NEVER or (rows.number >= first).any() else 1
         whole = max(min(unsettled, stop + 1) - 1, n_settled) // moment_sums.GRAIN
         whole = whole if is_settled else 0
@@ -261,17 +271,13 @@ class _Running:
             return stop
         edge = min(max(within[0], seen.measured), within[1])
         begin = edge if self._has_seen else max(within[0], shared * moment_sums.GRAIN)
+        used = used.only(known)
         for some in ((begin, edge), (edge, within[1])):
-            for grain, part in changes(used.only(known), some, seen.measured):
+            for grain, part in changes(used, some, seen.measured):
                 self.seen = self.seen + part
                 if some[0] < seen.measured or grain < stop:
                     self.seen_to_keep = self.seen
         return stop
-
-
-def _zero(rows: AlignedRounds) -> SquareSums:
-    shape = 1, rows.contexts.shape[1], rows.groups
-    return LevelSums.zero(*shape) if rows.levels else Moments.zero(*shape)
 
 
 def loses_digits(rows: AlignedRounds, kept: KeptSums, sums: SessionSums) -> bool:

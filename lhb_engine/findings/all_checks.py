@@ -124,7 +124,9 @@ def _of_rows(
     rows = units.of(rows)
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
         return (NOTHING,)
-    longest = units.of(align(_longest(history)))
+    parts = history.trajectories
+    key = max(parts, key=lambda name: len(parts[name].measurements))
+    longest = units.of(align(replace(history, trajectories={key: parts[key]})))
     series = Series.of(longest, _errors(longest, known))
     said = tuple(check_forecast(rows, before))
     if known is not None:
@@ -239,10 +241,3 @@ def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:
         left = without_levels(left, rows.level, rows.intercept, rho)
     level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
     return np.asarray(left - level * rows.intercept)
-
-
-def _longest(history: History) -> History:
-    """Return the history of the trajectory with most measurements alone."""
-    parts = history.trajectories
-    key = max(parts, key=lambda name: len(parts[name].measurements))
-    return replace(history, trajectories={key: parts[key]})

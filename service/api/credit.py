@@ -208,7 +208,9 @@ def get_arms(
     if estimate is not None and not reason and chosen:
         pays = Estimate.from_json(estimate).pays
         profiles = np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
-        passed = _passed(session, chosen, last)
+        since = np.array([one.round - last[one.trajectory] for one in chosen], np.int64)
+        times = np.array([one.at for one in chosen])
+        passed = timeline_of(session).lags_passed(session, since, times, 0)
         split = credit_by_arm(contexts, passed, profiles, numbers, len(arms))
         totals = estimate.get("totals")
         ones = _one_choice(np.concatenate([means, played]), profiles, totals)
@@ -261,13 +263,6 @@ def _chosen(
     rows = list(giving_way(reader.chosen(session.key, first, session.n_rounds)))
     last = {one.trajectory: one.round for one in rows}
     return [one for one in rows if session.has(one.trajectory) and not one.is_void], last
-
-
-def _passed(session: SessionRow, chosen: list[ChosenArm], last: dict[str, int]) -> Ints:
-    """Return how many lags have passed since each decision, up to its trajectory's last round."""
-    since = np.array([one.round - last[one.trajectory] for one in chosen], np.int64)
-    times = np.array([one.at for one in chosen])
-    return timeline_of(session).lags_passed(session, since, times, 0)
 
 
 def _one_choice(

@@ -190,18 +190,15 @@ def _differ(sums: LiftSums, share: float, decides: str) -> str | None:
         )
     if decides == "lift":
         return None
-    (ours, brought), (theirs, by_theirs) = (_of_a_unit(one) for one in (agent, control))
+    (ours, brought), (theirs, by_theirs) = (
+        [nearest(total) / one.n_trajectories for total in one.totals[:2]]
+        for one in (agent, control)
+    )
     return (
         f"A unit of the agent has {ours:.3g} measured rounds, one of control {theirs:.3g}: choices "
         "change how often people come. So what a unit brings in all decides, and not a difference "
         f"a round: {brought:.4g} with the agent, and {by_theirs:.4g} with control."
     )
-
-
-def _of_a_unit(sums: GroupSums) -> tuple[float, float]:
-    """Return a unit's mean measured rounds, and its mean rewards in all."""
-    rounds, rewards = (nearest(one) / sums.n_trajectories for one in sums.totals[:2])
-    return rounds, rewards
 
 
 def _group(sums: GroupSums) -> dict[str, Any]:

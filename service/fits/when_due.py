@@ -90,8 +90,10 @@ def after_measurement(
         elif n:
             window.n_complete += n
             uow.save(session)
-        if n and session.n_rounds >= window.window.due and _is_halved(session, window, n):
-            _close_by_default(uow, session, window)
+        if n and session.n_rounds >= window.window.due:
+            missing, is_short = _n_missing(session, window), hi - lo < SHORT
+            if is_short or missing.bit_length() < (missing + n).bit_length():  # half of it is left
+                _close_by_default(uow, session, window)
     if session.n_rounds >= windows[0].window.due:
         mark_due(uow, session, at)
 
@@ -257,13 +259,6 @@ def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
 
 def _n_missing(session: SessionRow, window: OpenWindow) -> int:
     return window.window.last - window.window.first + 1 - session.n_complete_of(window)
-
-
-def _is_halved(session: SessionRow, window: OpenWindow, n: int) -> bool:
-    """Return whether n rounds more with a reward halve what a window lacks, or it is short."""
-    is_short = window.window.last - window.window.first < SHORT
-    missing = _n_missing(session, window)
-    return is_short or missing.bit_length() < (missing + n).bit_length()
 
 
 def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) -> None:

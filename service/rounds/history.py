@@ -5,7 +5,7 @@ Of a session whose rounds are decisions they are read by a constant number of st
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
@@ -350,10 +350,10 @@ class PastByTime(PastByDecision):
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
         reader, session, window, (after, until) = self._reader, self._session, self._window, within
-        late: set[Range] = set()
-        found = self._noting(reader.measurements_in(session.key, ranges, self._measured), late)
-        values = stored_measurements(found, session)
-        came, changed = self._as_they_came(late), dict[str, dict[int, Versions]]()
+        found = [*reader.measurements_in(session.key, ranges, self._measured)]
+        late = {row[:3] for row in found if self._changes_at(row)}
+        values, changed = stored_measurements(found, session), dict[str, dict[int, Versions]]()
+        came = self._as_they_came(late)
         place = session.key, after + 1, self._read_until(until)
         closed = reader.window_closed(*place, self._decided, self._closed_at)
         parts: dict[str, Trajectory] = {}
@@ -381,10 +381,10 @@ class PastByTime(PastByDecision):
             key = f"{name}\0{start:020}"
             parts[key] = Trajectory(contexts, replace(rows, position=None), start, begun)
             positions[key] = np.where(has_value, begun[at], closers[at])
+            old = came.get(name, {})
             changed[key] = {
-                i: _versions(came[name][round], begun[at[i]], closers[at[i]])
-                for i, round in enumerate(rows.first.tolist() if name in came else ())
-                if round in came[name]
+                i: _versions(old[int(rows.first[i])], begun[at[i]], closers[at[i]])
+                for i in np.flatnonzero(np.isin(rows.first, [*old])).tolist()
             }
         history = History(session.dim, parts, window)
         history = with_covariates(reader, session, history, self._measured)
@@ -401,13 +401,6 @@ class PastByTime(PastByDecision):
             unsettled=unsettled,
             settled_round=self.settled_round,
         )
-
-    def _noting(self, rows: Iterable[MeasuredRow], late: set[Range]) -> Iterator[MeasuredRow]:
-        """Yield rows, and take note of the rounds that some changed late."""
-        for row in rows:
-            if self._changes_at(row):
-                late.add(row[:3])
-            yield row
 
     def _changes_at(self, row: MeasuredRow) -> int:
         """Return the position at which a value changes its round's row; 0: it stands there."""

@@ -47,10 +47,7 @@ def stored_measurements(
     there = {name: here for name, here in names.slices(len(first)) if session.has(name)}
     found = {name: whole.chosen(here) for name, here in there.items()}
     if roots:
-        latest: dict[int, int] = {}
-        for place, root in roots.items():
-            if place <= anew:
-                latest[root] = max(place, latest.get(root, 0))
+        latest = {root: place for place, root in sorted(roots.items()) if place <= anew}
         earlier = {place for place in roots if place <= anew} - {*latest.values()}
         replaced = np.array([*latest, *earlier], np.int64)
         for name, here in there.items():

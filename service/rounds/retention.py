@@ -280,9 +280,9 @@ def refuse_dropped(session: SessionRow, position: int | None, rounds: str, field
         raise Problem(ProblemCode.ROUND_DROPPED, detail, field)
 
 
-def is_latest(session: SessionRow, position: int) -> bool:
+def is_latest(n_rounds: int, position: int) -> bool:
     """Return whether a position is one of the latest 32 768, of which no row is settled."""
-    return position > session.n_rounds - LATEST
+    return position > n_rounds - LATEST
 
 
 def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool:
@@ -294,4 +294,4 @@ def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool
     if row is None or not closing.is_by_time or not has_only_sums(session):
         return False
     is_closed = row.at <= now - session.reward_wait_seconds
-    return is_closed and not is_latest(session, row.position)
+    return is_closed and not is_latest(session.n_rounds, row.position)

@@ -159,16 +159,25 @@ def refuse_given_up(
 
 
 def late_place(uow: UnitOfWork, session: SessionRow, new: MeasurementRow) -> int | None:
-    """Return the position at which sums take in a value of a round that time closes.
+    """Return the position at which sums take in a value of a round that time closes, or None."""
+    n, position = session.n_rounds, new.first_round
+    may_be = may_be_late(session, new.rounds, new.covariates, n, 0)
+    if may_be and not session.is_one_sequence:
+        begun = uow.decision_by_round(new[:3], position)
+        position = n if begun is None else begun.position
+    return n + 1 if may_be and not is_latest(n, position) else None
 
-    None where the round is one of the latest, so that its row stands in its place; or where sums
-    cannot take in the value alone: of several rounds, or with covariates.
+
+def may_be_late(
+    session: SessionRow, rounds: tuple[int, int], covariates: object, n_rounds: int, begun: int
+) -> bool:
+    """Return whether sums take in a value alone, that came when there were so many rounds.
+
+    Not one of several rounds, or with covariates. That of a round at one of the latest positions
+    stands in its place.
     """
-    is_alone = new.first_round == new.last_round and new.covariates is None
-    if not closing_of(session).is_by_time or is_latest(session, 0) or not is_alone:
-        return None
-    begun = uow.decision_by_round(new[:3], new.first_round)
-    return None if begun is None or is_latest(session, begun.position) else session.n_rounds + 1
+    is_alone = rounds[0] == rounds[1] and covariates is None
+    return closing_of(session).is_by_time and is_alone and not is_latest(n_rounds, begun)
 
 
 def field_of_rounds(reward: Reward) -> str:

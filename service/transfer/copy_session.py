@@ -119,6 +119,7 @@ def _records(
 ) -> Iterator[dict[str, Any]]:
     names, last, lately = names_of_covariates(copy), None, None
     for record in records(reader, source, copy):
+        record.pop("late", None)  # the copy has no sums: a value stands in its round's place
         given = record.get("covariates")
         if given is not None:  # a copy may have others
             kept = {name: value for name, value in given.items() if name in names}

@@ -8,7 +8,7 @@ from typing import Any
 from service.commands.rewards import refuse_corrections
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import check_span
+from service.rounds.reward_rounds import check_span, may_be_late
 from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.names import after_choice
@@ -41,6 +41,7 @@ class FileTrajectory:
     first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     totals: Spans[None] = field(default_factory=Spans)  # the slots that have one, with a clock
+    late: int = 0  # of its last value that came late: see `MeasurementRow.late`
 
     def add_decision(self, session: SessionRow, record: Record) -> None:
         """Check and count the trajectory's next decision."""
@@ -88,12 +89,22 @@ class FileTrajectory:
             self._add_total(session, record)
         else:
             self._add_rounds(session, record)
+        if "late" in record:
+            self._add_late(session, record)
         if reward_id is not None:
             self.reward_ids.add(reward_id)
         self.arrivals.append(position)
         self.first_rounds.append(0 if replaces is not None else first)
         self.last_rounds.append(last)
         session.count_value(self.row, last)
+
+    def _add_late(self, session: SessionRow, record: Record) -> None:
+        """Check where sums take in a value, by the rules of `late_place`, and take note of it."""
+        first, last, late = record["first_round"], record["last_round"], record["late"]
+        begun = self.positions[first - 1 - self.n_before] if first > self.n_before else 0
+        fits = may_be_late(session, (first, last), record["covariates"], late - 1, begun)
+        check(fits and self.late <= late, "late", "the value has its place elsewhere")
+        self.late = late
 
     def _add_rounds(self, session: SessionRow, record: Record) -> None:
         """Check the rounds of a value by the rules of a reward, and take note of them."""

@@ -156,6 +156,8 @@ class Trajectories:
         found = [np.array(part.arrivals, np.int64) for part in self._known.values()]
         together = np.concatenate([np.array([*self._voids.values()], np.int64), *found])
         _check_positions(np.sort(together), self._session.n_measurements)
+        late = max((part.late for part in self._known.values()), default=0)
+        check(late <= self._session.n_rounds + 1, "late", "there are not as many rounds")
 
     def rows(self, *, has_sums: bool) -> list[TrajectoryRow]:
         """Return the rows of all trajectories, with what is dropped; `has_sums`: of the latter."""

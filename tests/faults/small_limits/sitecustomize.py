@@ -17,6 +17,6 @@ LIMITS = (  # in this order: modules take the first from there as they are impor
 if not any("resource_tracker" in given for given in sys.orig_argv):  # that one does nothing of ours
     for module, name, value in LIMITS:
         setattr(import_module(module), name, value)
-    slices = import_module("service.storage.ports").Slices(rows=4, page=4)
+    slices = import_module("service.storage.transactions").Slices(rows=4, page=4)
     import_module("service.storage.sqlite.store").SqliteStore.slices = slices
     import_module("service.storage.postgres.store").PostgresStore.slices = slices

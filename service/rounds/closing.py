@@ -62,10 +62,10 @@ class ByDefault(Closing):
         Measurements that cross an edge of the window are no rows of the fit, but their rounds are
         measured.
         """
-        is_absent = np.ones(max(0, closed - first + 1), bool)
-        for start, last in zip(given.first.tolist(), given.last.tolist(), strict=True):
-            is_absent[max(0, start - first) : max(0, last - first + 1)] = False
-        absent = first + np.flatnonzero(is_absent)
+        ends = np.zeros(max(0, closed - first + 1) + 1, int)  # n more are measured from here on
+        for rounds, n in ((given.first, 1), (given.last + 1, -1)):
+            np.add.at(ends, np.clip(rounds - first, 0, len(ends) - 1), n)
+        absent = first + np.flatnonzero(np.cumsum(ends[:-1]) == 0)
         default = np.full(len(absent), self.default)
         pairs = (given.first, absent), (given.last, absent), (given.value, default)
         starts, lasts, values = map(np.concatenate, pairs)

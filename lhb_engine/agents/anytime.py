@@ -160,7 +160,8 @@ class Anytime(Agent):
         own = self._own
         if own is None or self.theta is None or (past is None and own.groups is None):
             return self
-        return self.responding(self.theta + own.deltas(self._evidence(key, past))[0])
+        theta = self.theta + own.deltas(self._evidence(key, past))[0]
+        return self.responding(theta) if np.isfinite(theta).all() else self
 
     def response(self, key: str, past: Trajectory | None) -> tuple[Floats, Floats] | None:
         """Return the trajectory's own theta and its errors; without rewards that of its group."""
@@ -177,9 +178,9 @@ class Anytime(Agent):
 
     @property
     def _own(self) -> Responses | None:
-        known = self._prediction_of_its_model
-        if known is not self._responses[0]:
-            self._responses = known, None if known is None else Responses.of(known.own)
+        if self.prediction is not self._responses[0]:  # each decision asks
+            known = self._prediction_of_its_model
+            self._responses = self.prediction, Responses.of(known.own if known else None)
         return self._responses[1]
 
     def _evidence(self, key: str, past: Trajectory | None) -> Evidence:
@@ -231,8 +232,6 @@ class Anytime(Agent):
 
     def responding(self, theta: Floats) -> Self:
         """Return the agent that decides by a trajectory's own theta."""
-        if not np.isfinite(theta).all():
-            return self
         found = super().responding(theta)
         if self.candidates is not None and self.theta is not None:
             found.candidates = self.candidates + (theta - self.theta)

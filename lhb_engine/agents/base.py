@@ -6,7 +6,6 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
-from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -263,8 +262,8 @@ class Agent:
 
     def responding(self, theta: Floats) -> Self:
         """Return the agent that decides by a trajectory's own theta."""
-        found = copy(self)
-        found.theta = theta
+        found = object.__new__(type(self))  # a copy costs ten times as much, at each decision
+        vars(found).update(vars(self), theta=theta)
         return found
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:

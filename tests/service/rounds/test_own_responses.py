@@ -31,7 +31,7 @@ from tests.service.service_harness import ServiceHarness
 
 DIM, USERS = 2, ("a", "b", "c", "d", "e", "f")
 THETAS = {name: np.array([np.cos(i / 3), np.sin(i / 3)]) for i, name in enumerate(USERS)}
-BY_TIME = ("reward_mode", "default_reward", "reward_wait_seconds", "clock")
+SETTINGS = ("reward_mode", "default_reward", "reward_wait_seconds", "clock", "mode", "holdout")
 
 
 @pytest.fixture(name="harness")
@@ -46,7 +46,7 @@ class World:
 
     def __init__(self, harness: ServiceHarness, url: str, **options: Any) -> None:
         self.harness, self.url, self.rng = harness, url, np.random.default_rng(5)
-        body = {name: options.pop(name) for name in BY_TIME if name in options}
+        body = {name: options.pop(name) for name in SETTINGS if name in options}
         own = {"own": True, "profiles": "shared", **options}
         self.levels = {name: 2.0 * i for i, name in enumerate(USERS) if options.get("levels")}
         harness.create(algorithm="anytime", dim=DIM, horizon=2, options=own, **body)
@@ -210,6 +210,41 @@ def test_who_is_erased_begins_as_everybody(harness: ServiceHarness, database_url
     assert world.decide("a")[0].own is not None
     harness.run_large(erase_trajectory(harness.key, "a"))
     assert harness.decide("a", contexts=np.eye(DIM)).own is None
+
+
+class CallersWorld(World):
+    """The same users, of whose rounds others play some, or all."""
+
+    def decide(self, name: str) -> Any:
+        self.harness.now += 1.0
+        contexts = self.rng.standard_normal((4, DIM))
+        is_shadow = self.harness.session.trial.mode == "shadow"
+        forced = {"forced_arm": int(self.rng.integers(4))} if is_shadow else {}
+        decision = self.harness.decide(name, contexts=contexts, **forced)
+        own = np.frombuffer(decision.own or b"")
+        if len(own):
+            assert decision.agent_arm == np.argmax(contexts @ own)
+        return decision, float(contexts[decision.arm] @ self.thetas[name])
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    "trial", [{"mode": "shadow"}, {"holdout": {"share": 0.5, "policy": "uniform"}}]
+)
+def test_where_others_play_the_agents_arm_is_by_own_thetas(
+    harness: ServiceHarness, database_url: str, trial: dict[str, Any]
+) -> None:
+    """A shadow learns each one's theta from the caller's arms, and a holdout from control's."""
+    world = CallersWorld(harness, database_url, **trial)
+    world.play(150)
+    players = set()
+    for name, theta in THETAS.items():
+        decision, _ = world.decide(name)
+        own = np.frombuffer(decision.own)
+        assert own @ theta > 0.95 * np.linalg.norm(own), name
+        players.add(decision.played_by)
+    assert players == ({"caller"} if "mode" in trial else {"agent", "control"})
+    assert world.differences() == []
 
 
 class SlotWorld(World):

@@ -15,7 +15,12 @@ from lhb_engine.posterior.own_responses import SHOWN, Evidence, Responses, sprea
 
 DIM, N_ARMS, N_LAGS, ACTIVE, NOISE = 5, 10, 12, 3, 0.1
 SURE = 1.96
-HEADER = "| world | spreads | users' theta | groups' spreads | groups' means |\n|-|-|-|-|-|"
+NEW = 100  # users without a reward, of each group
+SHARES = ("spreads", "users", "new", "groups", "means")
+HEADER = (
+    "| world | spreads | users' theta | new users' theta | groups' spreads | groups' means |\n"
+    "|-|-|-|-|-|-|"
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,12 @@ def play(world: ResponsesWorld, seed: int) -> dict[str, list[bool]]:
         about = theta + said.shift + responses.deltas(found._replace(product=left))
         error = SURE * responses.errors(found)
         holds["users"] = (np.abs(about - own) <= error).ravel().tolist()
+        holds["new"] = []
+        for g, mean in enumerate(means):
+            nothing = Evidence.nothing(f"{g}:new", DIM)
+            new = mean + spread * rng.standard_normal((NEW, DIM))
+            away = np.abs(theta + said.shift + responses.deltas(nothing) - new)
+            holds["new"] += (away <= SURE * responses.errors(nothing)).ravel().tolist()
     if of_groups:
         holds["groups"] = _inside(np.array(of_groups["intervals"]), apart)
         names = [str(g) for g in range(world.groups)]
@@ -107,12 +118,12 @@ def run(seeds: range, progress: Callable[[str], None] = lambda line: None) -> li
     for world in WORLDS:
         every = [play(world, seed) for seed in seeds]
         row: dict[str, Any] = {"world": world.name}
-        for name in ("spreads", "users", "groups", "means"):
+        for name in SHARES:
             each = [float(np.mean(one[name])) for one in every if name in one]
             if len(each) > 1:
                 row[name] = [float(np.mean(each)), float(np.std(each, ddof=1) / len(each) ** 0.5)]
         rows.append(row)
-        cells = (row.get(name) for name in ("spreads", "users", "groups", "means"))
+        cells = (row.get(name) for name in SHARES)
         shown = " | ".join(f"{cell[0]:.3f} ± {cell[1]:.3f}" if cell else "-" for cell in cells)
         progress(f"| {world.name} | {shown} |")
     return rows

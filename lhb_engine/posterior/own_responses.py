@@ -162,7 +162,7 @@ class Responses:
         if self.unsure is not None:
             left = np.einsum("nij,nji->ni", rest, np.broadcast_to(covariance, rest.shape))
             share = left / np.maximum(np.einsum("...ii->...i", covariance), TINY)
-            more = self.unsure**2 * share * (1.0 - share) * left
+            more = self.unsure**2 * share * (1.0 - 0.75 * share) * left
             known = known + more[:, :, None] * np.eye(len(more[0]))
         return np.asarray(known)
 

@@ -194,7 +194,7 @@ def test_an_own_response_taken_out_leaves_noise() -> None:
 
 
 def test_bands_count_that_the_spread_is_estimated() -> None:
-    """Most where half of a variance is left: by (15.3), with D and A diagonal."""
+    """Most where two thirds of a variance are left: by (15.3), with D and A diagonal."""
     known = {"covariance": np.eye(DIM).tolist(), "noise": 1.0}
     unsure = known | {"intervals": [[0.5, np.sqrt(1.0 + 1.96 * 0.4)]] * DIM}
     gram = np.diag([0.0, 1.0, 99.0])[None]

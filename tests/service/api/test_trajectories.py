@@ -189,7 +189,9 @@ async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
         new = await known("new")
         assert new["own"]["values"] == estimate["theta"]
         half = np.ptp(new["own"]["intervals"], axis=1) / 2
-        assert half == pytest.approx(1.96 * np.array(estimate["own"]["spread"]))
+        spread, (_, high) = (np.array(estimate["own"][part]).T for part in ("spread", "intervals"))
+        unsure = np.minimum(((high / spread) ** 2 - 1.0) / 1.96, 2.0)  # model (15.3)
+        assert half == pytest.approx(1.96 * spread * np.sqrt(1.0 + unsure**2 / 4))
         assert np.all(np.ptp(moved["own"]["intervals"], axis=1) < half)
         problem(await client.get(f"{path}/trajectories/nobody"), 404, "unknown_trajectory", "key")
         await client.delete(f"{path}/trajectories/u1")

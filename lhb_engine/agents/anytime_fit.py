@@ -20,7 +20,7 @@ from lhb_engine.posterior.forgetting import turned_since
 from lhb_engine.posterior.gain import are_enough, gain
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
-from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
+from lhb_engine.posterior.own_responses import SHOWN, Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_intervals import drawn_totals
 from lhb_engine.posterior.profile_posterior import profile_posterior
@@ -236,12 +236,16 @@ class AnytimeFit:
         """Return the posterior, and how trajectories differ from it in the rows from a round on."""
         if not self.options.own:
             return found, None
-        rows, effects = self.past.plain.rows(first, self.window.last), found.effects
-        given = found.weights, found.theta, float(effects[0]), found.noise
-        known = Predictor(*given, 0, True, rho, effects=effects[1:])
-        evidence = Evidence.of(rows, known, found.n_features)
-        spread = spread_of(evidence, shifts=found.weights.ndim == 1, by=self.options.groups)
+        given = found.weights, found.theta, float(found.effects[0]), found.noise
+        known = Predictor(*given, 0, True, rho, effects=found.effects[1:])
+        spread = self._spread(known, first)
         return (found, None) if spread is None else spread.about_mean(found)
+
+    def _spread(self, known: Predictor, first: int) -> ResponseSpread | None:
+        """Return how trajectories differ from a prediction in the rows from a round on."""
+        evidence = Evidence.of(self.past.plain.rows(first, self.window.last), known, self.dim)
+        shifts = known.lag_weights.ndim == 1
+        return spread_of(evidence, shifts=shifts, by=self.options.groups)
 
     def _gain(
         self,
@@ -280,21 +284,19 @@ class AnytimeFit:
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
-        if old is None or not old.settled or self._turned:
+        if old is None or not (old.settled and old.stands_out) or self._turned:
             return False
         if self.options.memory is not None or self.window.first > 1:
             return False
-        if not old.stands_out:
-            return False
-        if not old.has_sets and are_enough(self.sets):
-            return False
-        if self._forms.in_use != old.form:
+        if self._forms.in_use != old.form or (not old.has_sets and are_enough(self.sets)):
             return False
         is_late = old.last_round >= self.settings.early * self.horizon
-        fresh = (
-            old.n_rows > 0 and self.past.covered()["n_rows"] >= self.settings.renewed * old.n_rows
-        )
-        return is_late and due < self.settings.renewed * old.last_round and not fresh
+        fresh = 0 < self.settings.renewed * old.n_rows <= self.past.covered()["n_rows"]
+        if not is_late or fresh or due >= self.settings.renewed * old.last_round:
+            return False
+        seeks = self.options.own and old.own is None  # what the installed fit did not see
+        spread = self._spread(old, self.past.first) if seeks else None
+        return spread is None or spread.gains[0] < SHOWN
 
     def _explains(self, found: Posterior, rho: float) -> bool:
         """Return whether the new fit explains the later rows too (docs/model.md (7.21)).

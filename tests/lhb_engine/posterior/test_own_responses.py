@@ -206,7 +206,7 @@ def test_bands_count_that_the_spread_is_estimated() -> None:
         widths.append(own.errors(found)[0])
     left = np.array([1.0, 0.5, 0.01])
     assert widths[0] == pytest.approx(np.sqrt(left))
-    assert widths[1] ** 2 == pytest.approx(left * (1.0 + 0.4**2 * left * (1.0 - left)))
+    assert widths[1] ** 2 == pytest.approx(left * (1.0 + 0.4**2 * left * (1.0 - 0.75 * left)))
 
 
 def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
@@ -330,6 +330,22 @@ def test_while_trajectories_are_not_shown_to_differ_everybodys_theta_decides() -
     assert own.theta.tolist() == alike.theta.tolist()
     assert own.lag_weights.tolist() == alike.lag_weights.tolist()
     assert Predictor.of(own).own is None
+
+
+@pytest.mark.parametrize(("size", "status"), [(0.3, "ok"), (0.0, "zero")])
+def test_a_fit_that_would_only_check_is_a_whole_one_where_responses_are_shown(
+    size: float, status: str
+) -> None:
+    """Where an earlier fit had not seen them, decisions by them do not wait for its turn."""
+    history, _ = drawn(9, 40, 6, size * np.eye(DIM))
+    agent = make_agent("anytime", dim=DIM, horizon=3, own=True, profiles="shared")
+    earlier = agent.fit(history.over(FitWindow(1, 1, 200, 3, 200)))
+    agent.install(replace(earlier, own=None))
+    found = agent.fit(history)
+    assert found.status == status
+    assert agent.prediction.own is None
+    agent.install(found)
+    assert agent.responses_differ == (size > 0.0)
 
 
 def test_few_trajectories_say_nothing() -> None:

@@ -26,6 +26,10 @@ def fit(
     levels: Annotated[
         list[int] | None, typer.Option(help="Rounds of users with levels; several times.")
     ] = None,
+    own: Annotated[
+        list[int] | None,
+        typer.Option(help="Rounds of each of 100 000 users with own responses; several times."),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs in each world.", min=1)] = 1,
     first_seed: Annotated[int, typer.Option(min=0)] = 5000,
     as_json: AsJson = False,
@@ -34,15 +38,17 @@ def fit(
 
     Example: lhb bench fit --size 20,5,100000
     """
-    from benchmarks import fits, level_fits
+    from benchmarks import fits, level_fits, own_fits
 
-    sizes = [_size(text) for text in size] if size else [] if world or levels else [*fits.SIZES]
+    sizes = (
+        [_size(text) for text in size] if size else [] if world or levels or own else [*fits.SIZES]
+    )
     known = [w.name for w in fits.RUNS]
     wrong = [name for name in world or () if name not in [*known, "none"]]
     if wrong:
         raise typer.BadParameter(f"no such world {wrong[0]!r}: {', '.join(known)} or none")
-    chosen = [w for w in fits.RUNS if (w.name in world if world else not (size or levels))]
-    found: dict[str, list[dict[str, object]]] = {"sizes": [], "levels": [], "runs": []}
+    chosen = [w for w in fits.RUNS if (w.name in world if world else not (size or levels or own))]
+    found: dict[str, list[dict[str, object]]] = {"sizes": [], "levels": [], "own": [], "runs": []}
     say: Callable[[str], None] = (lambda line: None) if as_json else typer.echo
     if sizes:
         say(SIZES_HEAD)
@@ -64,6 +70,13 @@ def fit(
             f"| {n_rounds} | {row['fit']:.3f} | {row['without']:.3f} | {row['cosine']:.4f} | "
             f"{row['spread']:.3f} | {low:.3f} to {high:.3f} |"
         )
+    if own:
+        say(own_fits.HEADER)
+    for n_rounds in own or ():
+        for row in own_fits.size(n_rounds, first_seed):
+            found["own"].append(row)
+            shown = f"{row['fit']:.2f} | {row['without']:.2f} | {row['theta_ms']:.2f}"
+            say(f"| {n_rounds} | {row['order']} | {shown} |")
     if chosen:
         say(RUNS_HEAD)
     for one_world in chosen:

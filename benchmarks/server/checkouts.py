@@ -7,12 +7,14 @@ has the same packages: servers differ in their checkout alone.
 import itertools
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import numpy as np
 
 from benchmarks.server.featured_server import FeaturedServer
 from benchmarks.server.instructions import WAVE, counting, send_waves, valgrind
@@ -26,6 +28,7 @@ BATCH = 100
 WARM, COUNTED = 10, 60  # waves
 WARM_BATCHES, COUNTED_BATCHES = 4, 20
 DAY = 86400
+LOGGED = 60  # rounds of each of the users
 
 
 class Case(NamedTuple):
@@ -38,6 +41,7 @@ class Case(NamedTuple):
     n_warm: int = WARM
     n_counted: int = COUNTED
     n_decisions: int = 1
+    prepare: Callable[[httpx.Client, str], None] = lambda client, id: None
 
 
 def _single(ids: list[str], n: int) -> bytes:
@@ -50,6 +54,29 @@ def _rewarded(ids: list[str], n: int) -> bytes:
     if n >= len(ids):
         body["rewards"] = [{"round": n // len(ids), "value": 0.5}]
     return request_of(f"/v1/sessions/{ids[n % len(ids)]}/decisions", json.dumps(body))
+
+
+def _log_users(client: httpx.Client, id: str) -> None:
+    """Log rounds of users who differ in what works for them, and wait for a fit of most of them."""
+    rng, path = np.random.default_rng(1), f"/v1/sessions/{id}"
+    for user in range(WAVE):
+        contexts = rng.uniform(-1.0, 1.0, (LOGGED, DIM))
+        values = contexts @ (np.eye(DIM)[0] + 0.4 * rng.standard_normal(DIM))
+        values += 0.1 * rng.standard_normal(LOGGED)
+        body = {"contexts": contexts.tolist(), "rewards": values.tolist()}
+        client.post(f"{path}/history", json={**body, "trajectory": f"u{user}"}).raise_for_status()
+    while client.get(f"{path}/estimate").json().get("last_round", 0) < 0.7 * WAVE * LOGGED:
+        time.sleep(0.5)
+
+
+def _of_users(ids: list[str], n: int) -> bytes:
+    body = json.loads(decision_body()) | {"trajectory": f"u{n % WAVE}"}
+    return request_of(f"/v1/sessions/{ids[0]}/decisions", json.dumps(body))
+
+
+def _users(own: bool) -> "Case":
+    session = {"reward_wait_seconds": DAY, "options": {"own": own, "most_stale": 1}}
+    return Case(1, session, _of_users, prepare=_log_users)
 
 
 def _batch(ids: list[str], _: int) -> bytes:
@@ -65,6 +92,8 @@ CASES = {
     "single, of the default algorithm, with a reward": Case(
         64, {"reward_wait_seconds": DAY}, _rewarded
     ),
+    "of users, by everybody's theta": _users(False),
+    "of users, each by their own theta": _users(True),
     "batch, one session": Case(1, PLAIN, _batch, *BATCHES),
     "batch, 100 sessions": Case(BATCH, PLAIN, _batch, *BATCHES),
 }
@@ -100,7 +129,9 @@ def _counted(checkout: Path, case: Case) -> float:
         body = {"dim": DIM, "horizon": 100, **case.session}
         with httpx.Client(base_url=server.url, timeout=300) as client:
             made = [client.post("/v1/sessions", json=body) for _ in range(case.n_sessions)]
-        ids = [one.raise_for_status().json()["id"] for one in made]
+            ids = [one.raise_for_status().json()["id"] for one in made]
+            for id in ids:
+                case.prepare(client, id)
         requests = (case.request(ids, n) for n in itertools.count())
         send_waves(server, requests, case.n_warm, case.n_connections)
         with counting(server.pid, folder) as counts:

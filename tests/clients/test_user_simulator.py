@@ -44,6 +44,18 @@ def test_one_client_does_what_is_done_in_process(url: str, transport: Transport)
     assert len(found[0]) > 3
 
 
+@pytest.mark.slow
+def test_own_responses_decide_over_http_as_in_process(url: str) -> None:
+    """By each user's own theta, once a fit has shown that they differ."""
+    world = {"spread": 2.0, "users": 8, "dim": 2, "horizon": 2, "sparsity": 1, "lengths": "fixed"}
+    settings = replace(SMALL, options={"anytime": {"own": True, "profiles": "shared"}}, **world)
+    [here] = simulate_all(settings, player=play_users_in_process)["anytime"]
+    [there] = simulate_all(settings, url, player=users_over_http(url, 1))["anytime"]
+    np.testing.assert_array_equal(here.arms, there.arms)
+    shown = [e.last_round for e in here.estimates if e.own and e.own["gain"] > 5.0]
+    assert shown[0] < 60
+
+
 def test_the_command_line_has_the_defaults_of_the_engine() -> None:
     """The options are listed without the engine, so they say its defaults once more."""
     named = get_type_hints(TransportOptions)

@@ -196,7 +196,7 @@ def test_a_chain_of_fits_is_that_from_all_rows(kind, options, is_corrected, monk
             before = measured
         if sums is not None:
             kept = sums.after(estimate.theta is not None)
-        due = int(due * (1.5 if kept is None else 1.15)) + 3  # at first there are no sums
+        due = int(due * 1.15) + 3
     assert n_from_sums > 8
     assert kept.n_settled > 300
     assert n_rows[-1] < (1000 if is_corrected else 800)  # of some 1900 or 1500

@@ -14,14 +14,13 @@ from lhb_engine.agents import make_agent
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
 
 DIM, HORIZON, NOISE, SPREAD = 5, 20, 0.1, 0.3
-USERS = 100_000
 HEADER = (
-    "\n| rounds of each of 100 000 users | users come | fit with `own`, CPU s | without | a user's "
+    "\n| rounds of each user | users come | fit with `own`, CPU s | without | a user's "
     "own theta, ms |\n|-|-|-|-|-|"
 )
 
 
-def size(n_rounds: int, seed: int) -> list[dict[str, Any]]:
+def size(n_rounds: int, seed: int, n_users: int) -> list[dict[str, Any]]:
     """Time fits of a session in which each user has had `n_rounds` rounds.
 
     Returns
@@ -31,7 +30,6 @@ def size(n_rounds: int, seed: int) -> list[dict[str, Any]]:
         fits with `own` and of two `without`, the milliseconds of one user's own theta, and the
         mean `spread` that the fit finds.
     """
-    n_users = USERS
     last = n_users * n_rounds
     n_last = min(LATEST, last)
     rows = []

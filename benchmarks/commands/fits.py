@@ -28,8 +28,9 @@ def fit(
     ] = None,
     own: Annotated[
         list[int] | None,
-        typer.Option(help="Rounds of each of 100 000 users with own responses; several times."),
+        typer.Option(help="Rounds of each user with own responses; several times."),
     ] = None,
+    users: Annotated[int, typer.Option(help="Users of --own.", min=100)] = 100_000,
     seeds: Annotated[int, typer.Option(help="Runs in each world.", min=1)] = 1,
     first_seed: Annotated[int, typer.Option(min=0)] = 5000,
     as_json: AsJson = False,
@@ -73,7 +74,7 @@ def fit(
     if own:
         say(own_fits.HEADER)
     for n_rounds in own or ():
-        for row in own_fits.size(n_rounds, first_seed):
+        for row in own_fits.size(n_rounds, first_seed, users):
             found["own"].append(row)
             shown = f"{row['fit']:.2f} | {row['without']:.2f} | {row['theta_ms']:.2f}"
             say(f"| {n_rounds} | {row['order']} | {shown} |")

@@ -182,10 +182,9 @@ def _import(source: BinaryIO, url: str | None, name: str | None) -> str:
 def _server(url: str) -> "httpx.Client":
     import httpx
 
-    from clients.sdk.wire import authorization
+    from clients.sdk.wire import reaching
 
-    timeout, verify = httpx.Timeout(600.0, connect=10.0), url.startswith("https")
-    return httpx.Client(base_url=url, headers=authorization(), timeout=timeout, verify=verify)
+    return httpx.Client(**reaching(url), timeout=httpx.Timeout(600.0, connect=10.0))
 
 
 def replay(

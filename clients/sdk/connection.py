@@ -16,7 +16,7 @@ import httpx
 
 from .delivery import Delivery, RewardBuffer
 from .errors import NotFound, Unavailable
-from .wire import RETRY_STATUS, answer_of, authorization, backoff, dumps
+from .wire import RETRY_STATUS, answer_of, backoff, dumps, reaching
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,9 +48,7 @@ class Connection:
         transport: Any,
     ) -> None:
         self.url, self._n_retries = url, n_retries
-        is_tls = url.startswith("https")  # else no certificate is read: all take 30 ms of CPU
-        options = {"timeout": timeout, "transport": transport, "verify": is_tls}
-        self.http = self._kind(base_url=url, headers=authorization(api_key), **options)
+        self.http = self._kind(**reaching(url, api_key), timeout=timeout, transport=transport)
         self.delivery = Delivery(self.call, self._work, buffer)
 
     async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:

@@ -294,7 +294,7 @@ class AnytimeFit:
         fresh = 0 < self.settings.renewed * old.n_rows <= self.past.covered()["n_rows"]
         if not is_late or fresh or due >= self.settings.renewed * old.last_round:
             return False
-        seeks = self.options.own and old.own is None  # what the installed fit did not see
+        seeks = self.options.own and old.own is None  # the installed fit showed none
         spread = self._spread(old, self.past.first) if seeks else None
         return spread is None or spread.gains[0] < SHOWN
 

@@ -30,7 +30,7 @@ class Replaced(NamedTuple):
     covariates: Floats
 
     def within(self, to: Ints) -> "Replaced | None":
-        """Return those whose places are somewhere in `to`, (n_places,), -1: nowhere; or None."""
+        """Return the values at their new places `to`, (n_places,): -1 goes; None if all go."""
         place = to[self.place]
         here = place >= 0
         told = place[here], self.position[here], self.until[here], self.y[here]
@@ -150,7 +150,7 @@ class AlignedRounds:
         return self._cut(slice(start, stop))._marked(kept[start:stop])
 
     def around(self, places: Ints) -> tuple["AlignedRounds", Ints]:
-        """Return the rows at some places with their pairs and lags, and where these are."""
+        """Return the rows at some places with their pairs and lags, and the places of all these."""
         span, ends = round(float(self.intercept.max()) ** 2), np.zeros(len(self.y) + 1, int)
         np.add.at(ends, np.maximum(places - span - self.n_lags + 1, 0), 1)
         np.add.at(ends, np.minimum(places + span + 1, len(self.y)), -1)
@@ -158,8 +158,8 @@ class AlignedRounds:
         return self._cut(here), here
 
     def _cut(self, here: Ints | slice) -> "AlignedRounds":
-        """Return what stands at some places, one after the other."""
-        to = np.full(len(self.y) + 1, -1)  # also of place -1
+        """Return the rows at some places alone, one after the other."""
+        to = np.full(len(self.y) + 1, -1)  # the new places; the last one is that of place -1
         to[:-1][here] = np.arange(len(self.y[here]))
         names = ("contexts", "owner", *NUMBERED, *SCALED)
         return replace(

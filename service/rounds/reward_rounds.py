@@ -171,10 +171,10 @@ def late_place(uow: UnitOfWork, session: SessionRow, new: MeasurementRow) -> int
 def may_be_late(
     session: SessionRow, rounds: tuple[int, int], covariates: object, n_rounds: int, begun: int
 ) -> bool:
-    """Return whether sums take in a value alone, that came when there were so many rounds.
+    """Return whether sums take in a value that came when there were `n_rounds` rounds.
 
-    Not one of several rounds, or with covariates. That of a round at one of the latest positions
-    stands in its place.
+    They take in no value of several rounds, or with covariates. A value of a round whose position
+    `begun` is one of the latest stands in its row.
     """
     is_alone = rounds[0] == rounds[1] and covariates is None
     return closing_of(session).is_by_time and is_alone and not is_latest(n_rounds, begun)

@@ -41,7 +41,7 @@ class FileTrajectory:
     first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     totals: Spans[None] = field(default_factory=Spans)  # the slots that have one, with a clock
-    late: int = 0  # of its last value that came late: see `MeasurementRow.late`
+    late: int = 0  # `MeasurementRow.late` of its last value that came late; 0: none did
 
     def add_decision(self, session: SessionRow, record: Record) -> None:
         """Check and count the trajectory's next decision."""

@@ -30,8 +30,7 @@ def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **d
         short = {k: value for k, value in detail.items() if len(json.dumps(value)) < MOST_MEMBER}
         text = json.dumps({**short, "left_out": sorted(detail.keys() - short.keys())})
     # sorts by time, and within a transaction by what was written first
-    place = f"{round(uow.now * 1e6):014x}{uow.n_writes % 16**4:04x}"
-    entry_id = place + secrets.token_hex(3)[:5]
+    entry_id = f"{round(uow.now * 1e6):013x}{uow.n_writes % 16**4:04x}{secrets.token_hex(3)}"
     uow.pending.audit.append(AuditRow(tenant, entry_id, uow.now, *by, action, subject, text))
 
 

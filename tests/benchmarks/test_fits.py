@@ -4,7 +4,6 @@ import json
 
 from typer.testing import CliRunner
 
-from benchmarks import own_fits
 from benchmarks.fits import run
 from benchmarks.regret_scoreboard import World
 from clients.cli.main import app
@@ -52,9 +51,9 @@ def test_fits_with_levels_are_timed_beside_those_without():
     assert low < row["spread"] < high
 
 
-def test_fits_of_own_responses_are_timed_for_users_in_turn_and_one_after_another(monkeypatch):
-    monkeypatch.setattr(own_fits, "USERS", 600)
-    found = json.loads(CliRunner().invoke(app, ["bench", "fit", "--own", "25", "--json"]).output)
+def test_fits_of_own_responses_are_timed_for_users_in_turn_and_one_after_another():
+    asked = ["bench", "fit", "--own", "25", "--users", "600", "--json"]
+    found = json.loads(CliRunner().invoke(app, asked).output)
     assert [row["order"] for row in found["own"]] == ["one after another", "in turn"]
     for row in found["own"]:
         assert min(row["fit"], row["without"], row["theta_ms"]) > 0

@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -13,10 +12,17 @@ import pytest
 from service.storage.database_url import open_reader
 from service.storage.reader import FOR_EVER
 from service.transfer.without_server import all_sessions
-from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_kill import wait_for_fits
 from tests.faults.test_large_writes import until
-from tests.faults.test_retention_killed import DEFAULT, HORIZON, LEVELS, LIMITS, Player, fitted
+from tests.faults.test_retention_killed import (
+    DEFAULT,
+    HORIZON,
+    LEVELS,
+    LIMITS,
+    Player,
+    fitted,
+    served,
+)
 
 N_KILLS = 8
 REPLAY = """
@@ -57,13 +63,7 @@ def values_of(database_url: str, kill: int, *, adds_up: bool) -> list[dict[str, 
 def test_no_late_value_is_lost_or_stands_twice(database_url: str, settings: dict[str, Any]) -> None:
     """Killed when values are in and no fit is due yet, as one is, runs, or has kept its sums."""
     rng, player, adds_up = random.Random(5), Player(), "reward_mode" in settings
-    server, worker = Server(database_url, **LIMITS), WorkerProcess(database_url, **LIMITS)
-    server.leaves_sessions = False  # limits are others here: it is replayed below
-    is_shared = database_url.startswith("postgres")
-    with ExitStack() as running:
-        running.enter_context(server)
-        if is_shared:
-            running.enter_context(worker)
+    with served(database_url) as (server, fitting):
         with server.client() as client:
             answer = client.post("/v1/sessions", json=BODY | settings)
             assert answer.status_code == 201, answer.text
@@ -81,7 +81,7 @@ def test_no_late_value_is_lost_or_stands_twice(database_url: str, settings: dict
                 if kill % 4:
                     client.post(f"{path}/fits")
                 time.sleep(rng.uniform(0.0, 0.3) * (kill % 4))
-            for one in (server, worker)[: 1 + is_shared]:
+            for one in {server, fitting}:
                 one.kill()
                 one.start()
         with server.client() as client:

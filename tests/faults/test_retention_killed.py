@@ -3,7 +3,8 @@
 import os
 import random
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,24 @@ DEFAULT: dict[str, Any] = {"default_reward": 0.0}
 LIMITS = {"PYTHONPATH": f"{Path(__file__).with_name('small_limits')}{os.pathsep}{ROOT}"}
 LIMITS |= {"LHB_FIT_NICENESS": "0", "LHB_FIT_IDLE_SECONDS": "0"}  # other work holds no fit up
 pytestmark = pytest.mark.slow
+
+
+def limited(database_url: str) -> Server:
+    """A server with small limits; what it leaves is replayed by its test."""
+    server = Server(database_url, **LIMITS)
+    server.leaves_sessions = False
+    return server
+
+
+@contextmanager
+def served(database_url: str) -> Iterator[tuple[Server, Server]]:
+    """Such a server, and the process that runs its fits: on PostgreSQL a worker, else itself."""
+    with limited(database_url) as server:
+        if database_url.startswith("postgres"):
+            with WorkerProcess(database_url, **LIMITS) as worker:
+                yield server, worker
+        else:
+            yield server, server
 
 
 class Player:
@@ -70,24 +89,15 @@ def is_swept(client: httpx.Client, path: str) -> bool:
     ids=["plain", "levels", "sum", "default", "default levels"],
 )
 def test_nothing_is_lost_and_fits_go_on(database_url: str, settings: dict[str, Any]) -> None:
-    is_shared = database_url.startswith("postgres")
-    body = BODY | settings
-    server, player = Server(database_url, **LIMITS), Player()
-    worker = WorkerProcess(database_url, **LIMITS)
-    server.leaves_sessions = False  # limits are others here: it is replayed below
-    with ExitStack() as running:
-        running.enter_context(server)
-        if is_shared:
-            running.enter_context(worker)
-            beside = Server(database_url, **LIMITS)
-            beside.leaves_sessions = False
-            running.enter_context(beside)
+    body, player = BODY | settings, Player()
+    beside = limited(database_url) if database_url.startswith("postgres") else nullcontext()
+    with served(database_url) as (server, fitting), beside:
         with server.client() as client:
             path = f"/v1/sessions/{client.post('/v1/sessions', json=body).json()['id']}"
             player.play(client, path, 160)
             client.post(f"{path}/fits")
-        (worker if is_shared else server).kill()  # a fit with kept sums is due, or runs
-        (worker if is_shared else server).start()
+        fitting.kill()  # a fit with kept sums is due, or runs
+        fitting.start()
         with server.client() as client:
             assert not wait_for_fits(client, path.rpartition("/")[2])["fit_due"]
             player.play(client, path, 100)
@@ -163,22 +173,16 @@ def fitted(client: httpx.Client, path: str) -> int:
 def test_decisions_of_slots_go_and_nothing_else(database_url: str) -> None:
     """Killed while a fit with summed slots is due, and while rows go; an erasure comes between."""
     clock = {"slot_seconds": 60, "start": said(ByTheMinute.start), "late_slots": 2}
-    server, player = Server(database_url, **LIMITS), ByTheMinute()
-    worker = WorkerProcess(database_url, **LIMITS)
-    server.leaves_sessions = False
-    is_shared = database_url.startswith("postgres")
-    with ExitStack() as running:
-        running.enter_context(server)
-        if is_shared:
-            running.enter_context(worker)
+    player = ByTheMinute()
+    with served(database_url) as (server, fitting):
         with server.client() as client:
             answer = client.post("/v1/sessions", json={**BODY, "clock": clock})
             assert answer.status_code == 201, answer.text
             path = f"/v1/sessions/{answer.json()['id']}"
             player.play(client, path, 90)
             client.post(f"{path}/fits")
-        (worker if is_shared else server).kill()
-        (worker if is_shared else server).start()
+        fitting.kill()
+        fitting.start()
         with server.client() as client:
             assert not wait_for_fits(client, path.rpartition("/")[2])["fit_due"]
             player.play(client, path, 30)

@@ -1,7 +1,8 @@
 """`lhb keys` and `lhb audit`: by a server, or in the database of LHB_DATABASE_URL itself."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ keys = typer.Typer(
 HEADS = ("id", "role", "made", "state", "last used", "tenant", "label")
 AUDIT_HEADS = ("at", "by", "action", "subject", "tenant", "detail")
 LIMIT_HEADS = ("tenant", "key", "requests_per_second", "max_sessions", "max_tenant_mb")
+ALL = {"cursor": "", "limit": 1000}  # of a listing that has pages
 THROUGH_SERVER = "or give --url, with an admin's key in LHB_API_KEY"
 Url = Annotated[
     str | None,
@@ -79,7 +81,7 @@ def list_keys(url: Url = None, as_json: AsJson = False) -> None:
 
     Example: lhb keys list
     """
-    rows = _listed(url, "/v1/keys", _keys)
+    rows = _listed(url, "keys", **ALL)
     show({"keys": rows}, as_json, table(HEADS, map(_row, rows)))
 
 
@@ -150,7 +152,7 @@ def limits(url: Url = None, as_json: AsJson = False) -> None:
 
     Example: lhb keys limits
     """
-    rows = _listed(url, "/v1/limits", lambda reader: [row._asdict() for row in reader.limits()])
+    rows = _listed(url, "limits")
     shown = [["-" if value in (None, "") else str(value) for value in row.values()] for row in rows]
     show({"limits": rows}, as_json, table(LIMIT_HEADS, shown))
 
@@ -160,7 +162,7 @@ def audit(url: Url = None, as_json: AsJson = False) -> None:
 
     Example: lhb audit --json
     """
-    rows = _listed(url, "/v1/audit", _entries)
+    rows = _listed(url, "audit", **ALL)
     show({"entries": rows}, as_json, table(AUDIT_HEADS, map(_audit_row, rows)))
 
 
@@ -177,39 +179,29 @@ def _ask(url: str, method: str, path: str, body: Any = None) -> Any:
         return client.request(method, path, **({} if body is None else {"json": body}))
 
 
-def _listed(
-    url: str | None, path: str, stored: Callable[[Any], Iterable[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    """Return the items of a server's listing; without a server, what a reader has stored."""
-    if url is None:
-        from service.base.settings import read_settings
-        from service.storage.database_url import open_reader
+def _page(client: Any, path: str, **params: Any) -> Any:
+    return client.request("GET", path, params=params)
 
-        with open_reader(read_settings().database_url) as reader:
-            return list(stored(reader))
-    items: list[dict[str, Any]] = []
-    params: dict[str, str] | None = {}
-    with asking(url) as client:
-        while params is not None:
-            page = client.request("GET", path, params=params)
+
+def _listed(url: str | None, name: str, **asked: Any) -> list[dict[str, Any]]:
+    """Return the items of a listing: of a server, or as one would answer from the database."""
+    with ExitStack() as held:
+        if url is None:
+            from service.api import keys as listings
+            from service.base.settings import read_settings
+            from service.storage.database_url import open_reader
+
+            reader = held.enter_context(open_reader(read_settings().database_url))
+            read = partial(getattr(listings, f"get_{name}"), reader, "")
+        else:
+            read = partial(_page, held.enter_context(asking(url)), f"/v1/{name}")
+        items: list[dict[str, Any]] = []
+        while True:
+            page = read(**asked)
             items += page["items"]
-            params = page["next"] and {"cursor": page["next"]}
-    return items
-
-
-def _keys(reader: Any) -> Iterator[dict[str, Any]]:
-    from service.api.keys import key_answer
-
-    return map(key_answer, reader.api_keys())
-
-
-def _entries(reader: Any) -> Iterator[dict[str, Any]]:
-    from service.api.keys import audit_answer
-
-    after = ""
-    while page := reader.audit(None, after, 1000):
-        yield from map(audit_answer, page)
-        after = page[-1].id
+            if page["next"] is None:
+                return items
+            asked["cursor"] = page["next"]
 
 
 def _show_new(made: dict[str, Any]) -> None:

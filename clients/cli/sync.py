@@ -6,7 +6,7 @@ once however often it is read; a file keeps what was sent, by id, and how far th
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -123,28 +123,19 @@ class Sync:
         items = map(item, rows)
         while some := list(islice(items, ITEMS)):
             waiting = [(key, digest, body) for key, digest, body in some if body is not None]
-            again = []
-            for (key, digest, body), answer in self._asked(client, kind, waiting):
-                code = answer.get("problem", {}).get("code")
-                if code == "reward_conflict" and "replaces" not in body:
-                    again.append((key, digest, self._correction(body, key, digest, 1)))
-                elif code is not None:
-                    refused.append(f"{key}: {answer['problem']['detail']}")
-                else:
-                    n_new += self._keep(key, digest, answer)
-            for (key, digest, _), answer in self._asked(client, kind, again):
-                if "problem" in answer:
-                    refused.append(f"{key}: {answer['problem']['detail']}")
-                else:
-                    n_new += self._keep(key, digest, answer)
+            while waiting:
+                bodies = [{"session_id": self._session, kind: body} for _, _, body in waiting]
+                asked, waiting = zip(waiting, client.batch(bodies), strict=True), []
+                for (key, digest, body), answer in asked:
+                    code = answer.get("problem", {}).get("code")
+                    if code == "reward_conflict" and "replaces" not in body:
+                        waiting.append((key, digest, self._correction(body, key, digest, 1)))
+                    elif code is not None:
+                        refused.append(f"{key}: {answer['problem']['detail']}")
+                    else:
+                        n_new += self._keep(key, digest, answer)
             self._kept.commit()
         return n_new, refused
-
-    def _asked(self, client: Any, kind: str, items: list[Any]) -> Iterable[tuple[Any, Any]]:
-        if not items:
-            return ()
-        bodies = [{"session_id": self._session, kind: body} for _, _, body in items]
-        return zip(items, client.batch(bodies), strict=True)
 
     def _keep(self, key: str, digest: str, answer: Row) -> bool:
         """Note that an item was stored; return whether it was new to the service."""

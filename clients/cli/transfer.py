@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from clients.cli.output import AsJson, ServerUrl, show, table
+
 if TYPE_CHECKING:
     import httpx
-from typing import Any
-
-from clients.cli.output import AsJson, ServerUrl, show, table
 
 FORMATS = ("ndjson", "csv", "parquet")
 TABLES = {"decision": "decisions", "measurement": "rewards", "estimate": "estimates"}

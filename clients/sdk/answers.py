@@ -675,12 +675,9 @@ class PartsAnswer(TypedDict):
     actions: float
 
 
-class BinAnswer(TypedDict):
+class BinAnswer(ArmBinAnswer):
     """Some consecutive rounds of a session. Means are null where nothing was measured or chosen."""
 
-    first_round: int
-    last_round: int
-    at: str | None
     n_measured: int
     reward: float | None
     expected: float | None

@@ -138,10 +138,7 @@ async def post_fit(session_id: str, request: Request) -> Response:
     service = service_of(request)
     ask = ask_fit((tenant_of(request), session_id), service.agents)
     outcome, due = await service.writer.submit(ask)
-    answer: dict[str, Any] = {
-        "asked": outcome,
-        "fit": None if due is None else _due_answer(due, "due"),
-    }
+    answer: dict[str, Any] = {"asked": outcome, "fit": due and _due_answer(due, "due")}
     if due is not None and (await service.read(service.fits.queue)).n_workers == 0:
         answer["reason"] = NO_WORKER
     return json_response(answer, 202 if outcome == "begun" else 200)
@@ -166,19 +163,16 @@ def _due_answer(due: DueFit, status: str) -> dict[str, Any]:
     return {**members_of(EpochAnswer, due), **window, "status": status}
 
 
-def _done_answer(record: EstimateRow) -> dict[str, Any]:
-    manifest = record.inputs
-    window = {"window": manifest["window"], "due_reason": manifest["reason"]}
-    return {**members_of(EpochAnswer, record), **window}
-
-
 @router.read("/epochs", "List the schedule of fits", page_of(EpochAnswer))
 def get_epochs(
     reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
 ) -> dict[str, Any]:
     """List the fits that are done, then those that are due, then those to come."""
     shown, following = _shown(reader, session, cursor, limit)
-    items = [_done_answer(record) for record in shown]
+    items = []
+    for record in shown:
+        why = {"window": record.inputs["window"], "due_reason": record.inputs["reason"]}
+        items.append(members_of(EpochAnswer, record) | why)
     if following is None:
         schedule = session.schedule
         items += [] if schedule.current is None else [_due_answer(schedule.current, "fitting")]

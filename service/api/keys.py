@@ -76,12 +76,7 @@ class LimitBody(TypedDict, total=False):
 KEY, ROTATION, LIMIT_BODY = BodyParser(KeyBody), BodyParser(RotationBody), BodyParser(LimitBody)
 
 
-def key_answer(key: ApiKey) -> dict[str, Any]:
-    """Return the members of `KeyAnswer`."""
-    return members_of(KeyAnswer, key)
-
-
-def audit_answer(entry: AuditRow) -> dict[str, Any]:
+def _audit_answer(entry: AuditRow) -> dict[str, Any]:
     """Return the members of `AuditAnswer`; times are texts wherever they stand."""
     stored: dict[str, Any] = json.loads(entry.detail)
     detail = {
@@ -103,7 +98,7 @@ def get_keys(
     rows = [key for key in reader.api_keys() if may_manage(tenant, key.tenant)]
     later = sorted((key for key in rows if _place(key) > cursor), key=_place)
     shown, following = cut(later[: limit + 1], limit, _place)
-    return page([key_answer(key) for key in shown], following)
+    return page([members_of(KeyAnswer, key) for key in shown], following)
 
 
 def _place(key: ApiKey) -> str:
@@ -133,7 +128,7 @@ async def post_key(request: Request) -> Response:
     key, row = new_key(owner, fields.get("label", ""), now, role, expires_at)
     await service.writer.submit(save_key(row, actor_of(request)))
     await request.app.state.key_watch.reload()
-    return json_response({"key": key, **key_answer(row)}, 201)
+    return json_response({"key": key, **members_of(KeyAnswer, row)}, 201)
 
 
 @router.serve(
@@ -150,7 +145,7 @@ async def post_rotation(key_id: str, request: Request) -> Response:
     rotate = rotate_key(key_id, overlap, tenant_of(request), actor_of(request))
     key, row = await service.writer.submit(rotate)
     await request.app.state.key_watch.reload()
-    return json_response({"key": key, **key_answer(row)}, 201)
+    return json_response({"key": key, **members_of(KeyAnswer, row)}, 201)
 
 
 @router.serve("DELETE /keys/{key_id}", "Revoke an API key", None, 204)
@@ -206,4 +201,4 @@ def get_audit(
     """
     rows = reader.audit(tenant or None, cursor, limit + 1)
     shown, following = cut(rows, limit, lambda entry: entry.id)
-    return page([audit_answer(entry) for entry in shown], following)
+    return page([_audit_answer(entry) for entry in shown], following)

@@ -67,13 +67,9 @@ class FitPool(FitProcesses):
         for key in effects.installed | effects.removed:
             self._due.pop(key, None)
             self._waiting.pop(key, None)
-            event = self._waiters.pop(key, None)
-            if event is not None:
-                event.set()
+            self._wake_waiters(key)
         for key in effects.removed:
-            timer = self._timers.pop(key, None)
-            if timer is not None:
-                timer.cancel()
+            self._stop_timer(key)
         if effects.due:
             for key, due in effects.due.items():
                 if key not in effects.removed:
@@ -133,19 +129,20 @@ class FitPool(FitProcesses):
             self._run_waiting()
             return
         del self._due[key]
-        event = self._waiters.pop(key, None)
-        if event is not None:
-            event.set()
+        self._wake_waiters(key)
+
+    def _wake_waiters(self, key: SessionKey) -> None:
+        self._waiters.pop(key, asyncio.Event()).set()
+
+    def _stop_timer(self, key: SessionKey) -> None:
+        if key in self._timers:
+            self._timers.pop(key).cancel()
 
     def _wake_at(self, key: SessionKey, at: float) -> None:
-        loop = asyncio.get_running_loop()
-        pending = self._timers.pop(key, None)
-        if pending is not None:
-            pending.cancel()
-        if self._is_closed:
-            return
-        delay = max(0.0, at - self._writer.clock()) + 0.001
-        self._timers[key] = loop.call_later(delay, self._tick, key)
+        self._stop_timer(key)
+        if not self._is_closed:
+            delay = max(0.0, at - self._writer.clock()) + 0.001
+            self._timers[key] = asyncio.get_running_loop().call_later(delay, self._tick, key)
 
     def _tick(self, key: SessionKey) -> None:
         self._timers.pop(key, None)

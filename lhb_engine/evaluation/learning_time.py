@@ -14,23 +14,13 @@ LIMITS, STEPS = 12.0, 4801  # of the integral over a standard normal number
 
 @dataclass(frozen=True)
 class LearningTime:
-    """What an agent earns of the possible gain, by the number of rounds that it has seen.
+    """What an agent earns of the possible gain, by the number of rounds that it has seen."""
 
-    Attributes
-    ----------
-    noise : float
-        Standard deviation of what a reward varies by, whatever is chosen.
-    effect : float
-        What the best choices earn a round over chance, at once and later, in units of reward.
-    horizon, arms, dim : int
-        Lags, arms of a round and features of an arm.
-    """
-
-    noise: float
-    effect: float
-    horizon: int
-    arms: int
-    dim: int
+    noise: float  # standard deviation of what a reward varies by, whatever is chosen
+    effect: float  # what the best choices earn a round over chance, at once and later
+    horizon: int  # number of lags
+    arms: int  # of a round
+    dim: int  # features of an arm
 
     def __post_init__(self) -> None:
         if not 0.0 < self.effect < np.inf or not 0.0 <= self.noise < np.inf:

@@ -102,8 +102,7 @@ def check_series(series: Series) -> Iterator[Finding]:
             period=period,
             harmonics=n,
         )
-    if _is_correlated(rest.rho, len(rest.pairs)):
-        yield _correlated(rest.rho)
+    yield from _correlated(rest.rho, len(rest.pairs))
 
 
 def check_correlation(rows: AlignedRounds, errors: Floats) -> Iterator[Finding]:
@@ -112,22 +111,17 @@ def check_correlation(rows: AlignedRounds, errors: Floats) -> Iterator[Finding]:
     now, then = errors[later], errors[rows.before[later]]
     size = float(now @ now + then @ then) / 2
     if size > 0 and len(later) >= LEAST_ROWS:
-        rho = float(now @ then) / size
-        if _is_correlated(rho, len(later)):
-            yield _correlated(rho)
+        yield from _correlated(float(now @ then) / size, len(later))
 
 
-def _is_correlated(rho: float, n_pairs: int) -> bool:
-    return n_pairs > 0 and rho >= max(LEAST_CORRELATION, SURE / np.sqrt(n_pairs))
-
-
-def _correlated(rho: float) -> Finding:
-    return Finding(
-        "errors_correlated",
-        f"Rewards that follow each other err alike (correlation {rho:.2f}): something that lasts "
-        "moves them. The fit allows for it. Report what it is if you know it: a season, a trend, "
-        "levels, or a covariate.",
-    )
+def _correlated(rho: float, n_pairs: int) -> Iterator[Finding]:
+    if n_pairs > 0 and rho >= max(LEAST_CORRELATION, SURE / np.sqrt(n_pairs)):
+        yield Finding(
+            "errors_correlated",
+            f"Rewards that follow each other err alike (correlation {rho:.2f}): something that "
+            "lasts moves them. The fit allows for it. Report what it is if you know it: a season, "
+            "a trend, levels, or a covariate.",
+        )
 
 
 def _is_trend(series: Series, level: Series, time: Floats) -> bool:

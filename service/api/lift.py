@@ -92,7 +92,11 @@ def get_lift(
         "planned_rounds": trial.planned_rounds,
         "n_left_out": sums.n_left_out,
         "n_behind": _behind(session, row),
-        "points": [_point(point) for point in sums.points],
+        "points": [
+            {"n_rounds": round(n), "difference": difference, "low": low, "high": high}
+            | {"at": timestamp(at)}
+            for n, difference, low, high, at, *_ in sums.points
+        ],
     }
 
 
@@ -205,12 +209,6 @@ def _group(sums: GroupSums) -> dict[str, Any]:
     n_rounds, rewards = nearest(sums.totals[0]), nearest(sums.totals[1])
     reward = rewards / n_rounds if n_rounds else None
     return {"n_units": sums.n_trajectories, "n_rounds": round(n_rounds), "reward": reward}
-
-
-def _point(point: list[float]) -> dict[str, Any]:
-    n, difference, low, high, at, *_ = point
-    interval = {"difference": difference, "low": low, "high": high}
-    return {"n_rounds": round(n), **interval, "at": timestamp(at)}
 
 
 def _behind(session: SessionRow, row: LiftSumsRow) -> int:

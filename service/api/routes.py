@@ -108,7 +108,10 @@ class Routes(APIRouter):
             least = READER if method == "GET" else WRITER
         NEEDED[method, self.prefix + path] = least
         if body is not None:
-            more["openapi_extra"] = _takes(body)
+            schema = _schema(body.adapter)
+            _definitions[schema["title"]] = as_union(schema, _definitions)
+            content = {"application/json": {"schema": {"$ref": REF + schema["title"]}}}
+            more["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
         answered = [status for status in statuses if status < 400] or [200]
         refused = [status for status in statuses if status >= 400]
         if "{" in self.prefix + path:
@@ -157,14 +160,6 @@ class Routes(APIRouter):
             return work
 
         return declare
-
-
-def _takes(body: BodyParser[Any]) -> dict[str, Any]:
-    """Return the `openapi_extra` of an endpoint that takes this kind of body."""
-    schema = _schema(body.adapter)
-    _definitions[schema["title"]] = as_union(schema, _definitions)
-    content = {"application/json": {"schema": {"$ref": REF + schema["title"]}}}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:

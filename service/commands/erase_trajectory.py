@@ -39,7 +39,7 @@ def erase_slice(
     be gone; any other writer has until `sweep_at`. Returns where to go on; None if nothing is left,
     or the rows are another's to write.
     """
-    hidden = uow.hidden_rows(key)
+    hidden = uow.locking.hidden_rows(key)
     if hidden is None:
         return None
     if hidden.writer is not None:

@@ -58,7 +58,7 @@ def take_message(
     Returns the message, with its webhook; None: none is due that no other process has. If the
     sender dies meanwhile, the message is due again after that.
     """
-    message = uow.due_message(tenant, webhook)
+    message = uow.locking.due_message(tenant, webhook, uow.now)
     if message is None:
         return None
     for row in uow.stored.webhooks(tenant):

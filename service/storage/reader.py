@@ -88,6 +88,14 @@ class Reader(ABC):
     def _rows(self, kind: Callable[..., Row], name: str, *values: Any) -> list[Row]:
         return [kind(*row) for row in self._all(name, *values)]
 
+    def _log(self, kind: Callable[..., Row], name: str, *values: Any) -> Iterator[Row]:
+        return (kind(*row) for row in self._each(name, *values))
+
+    def _first(self, name: str, *values: Any) -> Any:
+        """Return the first column of a statement's first row, or None."""
+        row = self._one(name, *values)
+        return None if row is None else row[0]
+
     def _some(self, name: str, *values: Any) -> list[Any]:
         """Return rows of a named statement, up to one row after they exceed PAGE_BYTES."""
         rows, size = [], 0
@@ -105,8 +113,8 @@ class Reader(ABC):
 
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """Return the session with this name, or None."""
-        row = self._one("session_named", tenant, name)
-        return None if row is None else self.session((tenant, row[0]))
+        id = self._first("session_named", tenant, name)
+        return None if id is None else self.session((tenant, id))
 
     def controlled_by(self, key: SessionKey) -> list[str]:
         """Return names, or ids, of sessions whose control plays this session's agent; a few."""
@@ -135,7 +143,7 @@ class Reader(ABC):
 
     def trajectories(self, key: SessionKey) -> Iterator[TrajectoryRow]:
         """Iterate over all trajectories of a session, in key order."""
-        return (TrajectoryRow(*row) for row in self._each("trajectories", *key))
+        return self._log(TrajectoryRow, "trajectories", *key)
 
     def measured_of_last(self, key: SessionKey, first: str, last: str, n: int) -> dict[str, int]:
         """Return how many of each trajectory's last `n` rounds are measured.
@@ -174,8 +182,8 @@ class Reader(ABC):
 
     def _shown_until(self, key: TrajectoryKey) -> int:
         """Return the last round that may be shown: a log is hidden until it is whole."""
-        row = self._one("shown_until", *key)
-        return FOR_EVER if row is None else int(row[0])
+        last = self._first("shown_until", *key)
+        return FOR_EVER if last is None else int(last)
 
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
@@ -190,8 +198,7 @@ class Reader(ABC):
 
     def decision_log(self, key: TrajectoryKey) -> Iterator[DecisionRow]:
         """Iterate over all decisions of a trajectory, in order of rounds."""
-        rows = self._each("decisions", *key, 0, self._shown_until(key), FOR_EVER)
-        return (DecisionRow(*row) for row in rows)
+        return self._log(DecisionRow, "decisions", *key, 0, self._shown_until(key), FOR_EVER)
 
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
         """Return the measurement that overlaps rounds first..last and starts last, or None."""
@@ -205,16 +212,16 @@ class Reader(ABC):
     def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
         """Iterate over all measurements of a trajectory, in order of arrival."""
         last = self._shown_until(key)
-        rows = (MeasurementRow(*row) for row in self._each("measurement_log", *key))
+        rows = self._log(MeasurementRow, "measurement_log", *key)
         return (row for row in rows if row.first_round <= last)
 
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
         """Return the number of measured rounds among the session's positions first..last."""
-        return int(self._one(*self._window("count_measured", key, first, last))[0])
+        return int(self._first(*self._window("count_measured", key, first, last)))
 
     def count_rounds(self, key: SessionKey, first: int, last: int) -> int:
         """Return how many rounds at positions first..last have rows."""
-        return int(self._one(*self._window("count_rounds", key, first, last))[0])
+        return int(self._first(*self._window("count_rounds", key, first, last)))
 
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
         """Return the time at which the last unmeasured round of positions first..last ended.
@@ -227,8 +234,8 @@ class Reader(ABC):
 
     def agent_state(self, key: SessionKey) -> str | None:
         """Return the agent's state as JSON, or None if none has been stored."""
-        row = self._one("agent_state", *key)
-        return None if row is None else str(row[0])
+        state: str | None = self._first("agent_state", *key)
+        return state
 
     def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
         """Return a page of fits with numbers greater than `after`, failed and skipped ones too.
@@ -239,7 +246,7 @@ class Reader(ABC):
 
     def estimate_log(self, key: SessionKey) -> Iterator[EstimateRow]:
         """Iterate over all fits, failed and skipped ones too."""
-        return (EstimateRow(*row) for row in self._each("estimates", *key, 0, FOR_EVER))
+        return self._log(EstimateRow, "estimates", *key, 0, FOR_EVER)
 
     def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
         """Return a fit by its number, or None."""
@@ -299,8 +306,8 @@ class Reader(ABC):
 
         `n_named` rounds are of trajectories with a key, or erased.
         """
-        row = self._one("unnamed_after", *key, position, n_named)
-        return position if row is None else int(row[0]) - 1
+        round = self._first("unnamed_after", *key, position, n_named)
+        return position if round is None else int(round) - 1
 
     def last_slot_sums(
         self, key: SessionKey, until: int, decided: int = FOR_EVER
@@ -325,8 +332,7 @@ class Reader(ABC):
         self, key: SessionKey, ranges: list[Range], until: int
     ) -> Iterator[SlotSumsRow]:
         """Iterate over summed slots whose last one is in ranges, and not after a slot."""
-        rows = self._each("slot_sums_in", *key, json.dumps(ranges), until)
-        return (SlotSumsRow(*row) for row in rows)
+        return self._log(SlotSumsRow, "slot_sums_in", *key, json.dumps(ranges), until)
 
     def window_measurements(
         self, key: SessionKey, first: int, last: int, n_before: int, known: int
@@ -357,8 +363,8 @@ class Reader(ABC):
 
     def first_replaced(self, key: SessionKey, position: int, known: int) -> int | None:
         """Return the least position that corrections at `position` + 1 to `known` replace."""
-        position_replaced: int | None = self._one("replaced", *key, position, known)[0]
-        return position_replaced
+        replaced: int | None = self._first("replaced", *key, position, known)
+        return replaced
 
     def measurements_in(
         self, key: SessionKey, ranges: list[Range], known: int
@@ -430,7 +436,7 @@ class Reader(ABC):
         Or that of the round `n_later` after it, where there is one. Not `late`: of those that came
         in time.
         """
-        oldest: int | None = self._one("oldest_measured", *key, after, until, n_later, late)[0]
+        oldest: int | None = self._first("oldest_measured", *key, after, until, n_later, late)
         return oldest
 
     def late_rounds(self, key: SessionKey, after: int, until: int, measured: int) -> list[Range]:
@@ -443,7 +449,7 @@ class Reader(ABC):
 
     def first_began_after(self, key: SessionKey, first: int, last: int, at: float) -> int:
         """Return the first of positions first..last taken after a time; without one `last` + 1."""
-        found = self._one(*self._window("first_began_after", key, first, last, at))[0]
+        found = self._first(*self._window("first_began_after", key, first, last, at))
         return last + 1 if found is None else int(found)
 
     def oldest_open(self, key: SessionKey, first: int, last: int) -> int | None:
@@ -451,7 +457,7 @@ class Reader(ABC):
 
         It is the one before the first of a trajectory, or that with which a value of this begins.
         """
-        oldest: int | None = self._one(*self._window("oldest_open", key, first, last))[0]
+        oldest: int | None = self._first(*self._window("oldest_open", key, first, last))
         return oldest
 
     def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:
@@ -459,17 +465,17 @@ class Reader(ABC):
 
         `n_named` rounds are of trajectories with a key, or erased.
         """
-        row = self._one("began_from", *key, position, n_named)
-        return None if row is None else float(row[0])
+        at: float | None = self._first("began_from", *key, position, n_named)
+        return at
 
     def time_of_round(self, key: TrajectoryKey, round: int) -> float | None:
         """Return when a round of a trajectory began; None if its row is not there."""
-        row = self._one("time_of_round", *key, round)
-        return None if row is None else float(row[0])
+        at: float | None = self._first("time_of_round", *key, round)
+        return at
 
     def first_left(self, key: TrajectoryKey) -> int | None:
         """Return the first round of a trajectory whose row is there, or None."""
-        round: int | None = self._one("first_left", *key)[0]
+        round: int | None = self._first("first_left", *key)
         return round
 
     def played(self, key: SessionKey, first: int, last: int) -> list[PlayedRound]:
@@ -478,8 +484,7 @@ class Reader(ABC):
 
     def played_in(self, key: SessionKey, ranges: list[Range], until: int) -> Iterator[PlayedRound]:
         """Iterate over the rounds of a trial in ranges of rounds, up to position `until`."""
-        rows = self._each("played_in", *key, json.dumps(ranges), until)
-        return (PlayedRound(*row) for row in rows)
+        return self._log(PlayedRound, "played_in", *key, json.dumps(ranges), until)
 
     def lift_sums(self, key: SessionKey) -> LiftSumsRow | None:
         """Return what is summed so far of a session with a trial, or None."""
@@ -520,8 +525,7 @@ class Reader(ABC):
 
     def chosen(self, key: SessionKey, first: int, last: int) -> Iterator[ChosenArm]:
         """Iterate over the decisions at positions first..last, by trajectory and round."""
-        rows = self._each(*self._window("chosen", key, first, last))
-        return (ChosenArm(*row) for row in rows)
+        return self._log(ChosenArm, *self._window("chosen", key, first, last))
 
     def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
         """Return of each measurement at positions first..last how long it took, and if it was late.
@@ -533,11 +537,11 @@ class Reader(ABC):
 
     def n_bytes(self) -> int:
         """Return the size of the database."""
-        return int(self._all("n_bytes")[0][0])
+        return int(self._first("n_bytes"))
 
     def count_sessions(self, tenant: str, most: int) -> int:
         """Count a tenant's sessions, up to `most`."""
-        return int(self._all("n_sessions", tenant, most)[0][0])
+        return int(self._first("n_sessions", tenant, most))
 
     def stored_by_tenant(self) -> list[tuple[str, float]]:
         """Return of each tenant about how many bytes its sessions' rows and kept sums take."""

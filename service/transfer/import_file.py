@@ -170,7 +170,7 @@ def begin_import(
     with_located_control(uow, session)
     while True:  # the same file under another name may come within the id's millisecond
         session = replace(session, id=new_id(now, None if session.name is None else mark))
-        if uow.session(session.key) is None and uow.hidden_rows(session.key) is None:
+        if uow.session(session.key) is None and uow.locking.hidden_rows(session.key) is None:
             break
         now += 0.001
     hide_for(uow, session.key, writer)

@@ -84,7 +84,7 @@ def own(uow: UnitOfWork, key: SessionKey, writer: str) -> None:
 
     Raises 503 storage_busy: a sweep has begun to erase them, because no slice came for OWN_SECONDS.
     """
-    note = uow.hidden_rows(key)
+    note = uow.locking.hidden_rows(key)
     if note is None or note.writer != writer:
         detail = f"the write paused for more than {OWN_SECONDS:g} s, and was undone; try again"
         raise Problem(ProblemCode.STORAGE_BUSY, detail, retry_after=1)

@@ -10,7 +10,6 @@ from service.session.records import (
     EstimateRow,
     HiddenRows,
     MeasurementRow,
-    Message,
     SessionKey,
     SessionRow,
     TrajectoryKey,
@@ -251,17 +250,12 @@ class UnitOfWork:
         self._learned.discard(session.key)
         self.effects.removed.add(session.key)
 
-    def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
-        """Return the note of a session's hidden rows, locked, or None."""
+    @property
+    def locking(self) -> Transaction:
+        """The transaction, for reads that lock rows; pending writes are flushed first."""
         self.flush()
         self._reader()  # raises where it may not block
-        return self._transaction.hidden_rows(key)
-
-    def due_message(self, tenant: str, webhook: str) -> Message | None:
-        """Return a webhook's message whose attempt is due, locked, or None."""
-        self.flush()
-        self._reader()  # raises where it may not block
-        return self._transaction.due_message(tenant, webhook, self.now)
+        return self._transaction
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete some hidden rows; see `Transaction.erase`."""

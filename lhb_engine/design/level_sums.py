@@ -22,7 +22,6 @@ from lhb_engine.design.moments import (
     Spread,
     SquareSums,
     Statistics,
-    check_alike,
     from_triangles,
     to_triangles,
 )
@@ -199,6 +198,7 @@ class LevelSums(SquareSums, Levelled):
     `counts` (n_nodes,) each node's share of the number of levels.
     """
 
+    adds_up: ClassVar[tuple[str, ...]] = ("sums", "n_rows", "counts", "begun")
     counts: Floats = field(kw_only=True)
     begun: int = field(kw_only=True)
     inexact: ClassVar[float] = INEXACT
@@ -226,16 +226,8 @@ class LevelSums(SquareSums, Levelled):
         return LevelErrors(self._nodes, self.counts, rounds, totals, (self.sums[1:] @ of) @ of)
 
     def _with(self, other: Self, sign: int) -> Self:
-        check_alike(self, other)
         n = max(len(self.counts), len(other.counts))
-        one, two = self._with_nodes(n), other._with_nodes(n)
-        return replace(
-            self,
-            sums=one.sums + sign * two.sums,
-            n_rows=self.n_rows + sign * other.n_rows,
-            counts=one.counts + sign * two.counts,
-            begun=self.begun + sign * other.begun,
-        )
+        return super(LevelSums, self._with_nodes(n))._with(other._with_nodes(n), sign)
 
     def _with_nodes(self, n: int) -> Self:
         more = n - len(self.counts)

@@ -272,6 +272,7 @@ class SquareSums(Statistics):
     The matrices are symmetric. The first is R'R of the rows, as in `RowMoments`.
     """
 
+    adds_up: ClassVar[tuple[str, ...]]  # the members that do
     sums: Floats
     n_rows: int
     n_lags: int
@@ -298,9 +299,11 @@ class SquareSums(Statistics):
         n_lags = max(self.n_lags, other.n_lags)
         return self.widened(n_lags)._with(other.widened(n_lags), -1)
 
-    @abstractmethod
     def _with(self, other: Self, sign: int) -> Self:
         """Add the sums of other rows at the same lags, or take them away."""
+        check_alike(self, other)
+        added = {name: getattr(self, name) + sign * getattr(other, name) for name in self.adds_up}
+        return replace(self, **added)
 
     @abstractmethod
     def to_bytes(self) -> bytes:
@@ -355,6 +358,7 @@ class Moments(SquareSums):
     r is [X, Z, y] as in `RowMoments`.
     """
 
+    adds_up: ClassVar[tuple[str, ...]] = ("sums", "n_rows", "n_pairs")
     n_pairs: int = field(kw_only=True)
 
     @classmethod
@@ -362,15 +366,6 @@ class Moments(SquareSums):
         """Return the moments of no rows."""
         p = n_lags * dim + sum(groups) + 2
         return cls(np.zeros((3, p, p)), 0, n_lags, dim, groups, n_pairs=0)
-
-    def _with(self, other: Self, sign: int) -> Self:
-        check_alike(self, other)
-        return replace(
-            self,
-            sums=self.sums + sign * other.sums,
-            n_rows=self.n_rows + sign * other.n_rows,
-            n_pairs=self.n_pairs + sign * other.n_pairs,
-        )
 
     def whitened(self, rho: float, other: float | None = None) -> RowMoments:
         """Return the moments of the quasi-differenced rows docs/model.md (7.16), by (10.3)."""

@@ -5,6 +5,7 @@ time a fit may take, and whether a session may be created. The memory limit itse
 process's.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,13 +51,8 @@ def refuse_costly(session: SessionRow, allowed: FitCost) -> None:
     """
     if not _is_costly(session, session.dim, allowed):
         return
-    most, beyond = 0, session.dim
-    while beyond - most > 1:
-        middle = (most + beyond) // 2
-        if _is_costly(session, middle, allowed):
-            beyond = middle
-        else:
-            most = middle
+    dims = range(1, session.dim)
+    most = bisect_left(dims, True, key=lambda dim: _is_costly(session, dim, allowed))
     cost = _first_whole_fit(session, session.dim)
     remedy = f"with this horizon dim may be up to {most}" if most else "choose a smaller horizon"
     detail = (

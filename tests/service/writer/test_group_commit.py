@@ -200,7 +200,7 @@ def test_what_was_begun_in_the_event_loop_leaves_nothing_either(
             return True
 
     async def play() -> list[tuple[object, BaseException | None]]:
-        return await harness.commit.submit_together(
+        return await harness.commit.submit_all(
             [decide(harness), BriefWrites(harness, error), decide(harness)]
         )
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import certainty
 from benchmarks.regret_scoreboard import BOARD
 from lhb_engine.estimate import Estimate
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 SMALL = replace(BOARD[1], rounds=130, horizon=10, dim=2, arms=3, sparsity=2)
 HELD = {"theta": [True, False], "lag weights": [True], "angle": [False], "lag profiles": []}

@@ -9,7 +9,7 @@ from benchmarks.regret_scoreboard import World
 from clients.cli.main import app
 from lhb_engine.agents import fit_past
 from lhb_engine.posterior import fit_data
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 
 def test_a_fit_is_timed_from_moments_and_from_rows():

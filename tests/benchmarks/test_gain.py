@@ -9,7 +9,7 @@ from benchmarks import gain as table
 from benchmarks.regret_scoreboard import World
 from lhb_engine.context_sets import latest_kept
 from lhb_engine.estimate import Estimate
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 
 def test_the_truth_of_a_direction_is_that_of_its_choices():

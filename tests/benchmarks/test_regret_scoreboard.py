@@ -17,7 +17,7 @@ from benchmarks.regret_scoreboard import (
 )
 from lhb_engine.posterior.settings import AnytimeSettings
 from tests.examples import repeats
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
 

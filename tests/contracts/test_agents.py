@@ -12,7 +12,7 @@ from lhb_engine.agents import ALGORITHMS, OptionError, make_agent, make_options
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
-from tests.lhb_engine.few_draws import draw_little
+from tests.lhb_engine.draw_little import draw_little
 
 DIM, HORIZON, N_ARMS, N_ROUNDS = 3, 12, 5, 180
 THETA = np.array([0.6, -0.64, 0.48])
@@ -35,7 +35,7 @@ def fresh(name, **options):
 @pytest.fixture(autouse=True)
 def little_drawn(monkeypatch):
     """Nothing here shows how well fits find the truth."""
-    draw_little(monkeypatch)
+    draw_little(monkeypatch, remembers=False)
 
 
 @pytest.fixture(params=sorted(ALGORITHMS))

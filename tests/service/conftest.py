@@ -20,7 +20,7 @@ from service.operation.worker import Worker
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
 from service.transfer import parsing_processes
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.service.kept_processes import ForkedProcesses, KeptProcesses
 from tests.service.service_harness import ServiceHarness
 
@@ -88,7 +88,7 @@ def fully_drawn() -> None:
 def little_drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have fits draw little, here and in forked processes, but for tests with `fully_drawn`."""
     if "fully_drawn" not in request.fixturenames:
-        few_draws(monkeypatch)
+        draw_little(monkeypatch)
         monkeypatch.setattr(ForkedProcesses, "draws_little", True)
 
 

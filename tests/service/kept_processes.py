@@ -11,7 +11,7 @@ from pebble import ProcessPool
 
 from service.base.process_pool import Processes, _begin
 from tests.forked_process import FORKS
-from tests.lhb_engine.few_draws import draw_little
+from tests.lhb_engine.draw_little import draw_little
 
 MOST_KEPT = 2  # of one kind
 
@@ -24,7 +24,7 @@ def freeze(processes: Processes) -> None:
 
 
 def _begin_with_little(*given: Any) -> None:
-    draw_little(pytest.MonkeyPatch())
+    draw_little(pytest.MonkeyPatch(), remembers=False)
     _begin(*given)
 
 

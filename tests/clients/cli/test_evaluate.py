@@ -17,7 +17,7 @@ from lhb import Client
 from lhb_engine.evaluation.log_replay import NO_ARM, Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from service.session.spec import DEFAULTS
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 N, K, DIM = 400, 3, 2
 

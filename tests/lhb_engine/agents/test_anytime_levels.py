@@ -11,7 +11,7 @@ from lhb_engine.history import FitWindow, History
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 
 SPREAD = 3.0  # of the levels; the signal's is 0.44

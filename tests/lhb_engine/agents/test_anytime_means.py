@@ -18,7 +18,7 @@ from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 from tests.examples import repeats
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 DIM, HORIZON, ROUNDS = 3, 8, 256  # where sets are kept the most
 

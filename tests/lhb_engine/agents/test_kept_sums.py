@@ -15,7 +15,7 @@ from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums
 from lhb_engine.history import FitWindow, History, Measurements
 from tests.examples import repeats
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
 
 OPTIONS = {
@@ -168,7 +168,7 @@ OTHER_CHAINS = [
 
 @pytest.mark.parametrize(("kind", "options", "is_corrected"), [*CHAINS, *repeats(*OTHER_CHAINS)])
 def test_a_chain_of_fits_is_that_from_all_rows(kind, options, is_corrected, monkeypatch):
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     past, arrived = played(kind)
     if is_corrected:
         past, arrived = corrected(past, arrived)

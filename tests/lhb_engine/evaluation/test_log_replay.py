@@ -14,7 +14,7 @@ from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from tests.examples import repeats
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 DIM, K = 3, 3
 THETA = np.array([0.6, -0.64, 0.48])

@@ -7,7 +7,7 @@ from lhb_engine.agents import make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.simulation.play import simulate
 from tests.examples import repeats
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 
 class Binds(Tires):

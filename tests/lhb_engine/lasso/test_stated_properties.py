@@ -15,7 +15,7 @@ from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.scikit_learn import LaggedGroupLassoCV
 from tests.examples import examples
 from tests.lhb_engine.dense_algebra import span_rows
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 from tests.lhb_engine.played_histories import HORIZON, THETA, history
 
 

@@ -12,7 +12,7 @@ from lhb_engine.history import FitWindow
 from lhb_engine.posterior import fit_data
 from lhb_engine.posterior.fit_data import RowData, later_rows, moments_pay
 from lhb_engine.posterior.prediction_check import LaterMoments, LaterRows, Predictor
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.lhb_engine.played_histories import (
     DIM,
     EFFECTS,
@@ -96,7 +96,7 @@ def test_autocorrelation_is_that_of_the_rows(kind):
 @pytest.mark.parametrize("rho", [0.0, 0.8])
 @pytest.mark.parametrize("shape", [{}, {"keep": 0.7}, {"n": 60, "n_parts": 10}])
 def test_a_run_of_fits_is_that_from_rows(by_moments, rho, shape, monkeypatch):
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     past = coloured(rho, **shape)
     last = past.window.last
     runs = []

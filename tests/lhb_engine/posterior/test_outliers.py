@@ -13,7 +13,7 @@ from lhb_engine.posterior.outliers import FAR, NORMAL_MEDIAN, without_outliers
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 
 THETA, WEIGHTS = np.array([0.6, 0.8]), np.array([0.0, 1.0, 0.0])
 KNOWN = Predictor(WEIGHTS, THETA, 2.0, 0.1, 160, True, n_rows=160)
@@ -100,7 +100,7 @@ def test_heavy_tails_cost_less(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_plain_worlds_cost_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """However roughly a fit draws, no row of theirs is cut."""
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     are_whole = []
 
     def watched(rows: AlignedRounds, known: Predictor | None) -> AlignedRounds:

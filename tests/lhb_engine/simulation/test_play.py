@@ -10,7 +10,7 @@ from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 
 def world(**changed: object) -> LongHorizonEnvironment:

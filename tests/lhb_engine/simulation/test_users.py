@@ -12,7 +12,7 @@ from lhb_engine.history import History
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import Simulation, simulate, simulate_users
 from lhb_engine.simulation.users import LENGTHS, Transport, UserEnvironment, Visits, user_lengths
-from tests.lhb_engine.few_draws import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 
 def world(seed: int = 0, *, horizon: int = 6, noise: float = 0.1) -> LongHorizonEnvironment:

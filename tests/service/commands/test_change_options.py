@@ -20,7 +20,7 @@ from service.transfer.replay import replay_session
 from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.service.service_harness import ServiceHarness
 
 
@@ -30,7 +30,7 @@ def harness(
     store: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     return ServiceHarness(tmp_path, store)
 
 

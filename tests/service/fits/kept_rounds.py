@@ -20,7 +20,7 @@ from service.session.records import KeptSumsRow
 from service.storage.reader import FOR_EVER
 from service.storage.transactions import Store
 from tests.contracts.conftest import reopen, store  # noqa: F401
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 
@@ -38,7 +38,7 @@ def low_limits(
 ) -> ServiceHarness:
     """Sums from 64 rounds on."""
     keep_sums_from(monkeypatch, 64)
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     monkeypatch.setattr(history, "SLICE", 2)
     made = ServiceHarness(tmp_path, store)
     made.read = []  # type: ignore[attr-defined]

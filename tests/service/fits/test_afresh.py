@@ -20,7 +20,7 @@ from service.transfer.file_format import export_session, written
 from service.transfer.replay import SessionReplay, replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database, repeats
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.service.conftest import Client, Serve, until
 from tests.service.fits.fit_gate import close_gate, process_at
 from tests.service.fits.fit_jobs import fit_handed_in_late
@@ -47,7 +47,7 @@ def harness_of_both(
     store: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     return ServiceHarness(tmp_path, store)
 
 

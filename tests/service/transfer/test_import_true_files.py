@@ -13,7 +13,7 @@ from lhb_engine.agents import ALGORITHMS
 from service.api.answer_models import model_of
 from service.commands.decisions import Blocked
 from service.writer.agent_cache import build_agent
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import checked, exported
@@ -53,7 +53,7 @@ MODES: list[dict[str, Any]] = [
 def test_a_true_file_passes_at_any_moment(
     tmp_path: Path, mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     harness = ServiceHarness(tmp_path)
     harness.create(**mode)
     rng = np.random.default_rng(3)

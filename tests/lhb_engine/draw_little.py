@@ -14,27 +14,24 @@ from lhb_engine.findings import all_checks
 from lhb_engine.posterior import profile_posterior
 
 
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def draw_little(monkeypatch: pytest.MonkeyPatch, *, remembers: bool = True) -> None:
     """Have fits of this process draw little, and once of what is equal to the bit.
 
     Tests that make a fit in several ways compare what these read: the posterior and the checks of
-    equal moments are equal (`tests/contracts/test_agents.py`, `test_fitting_is_pure`).
+    equal moments are equal. `tests/contracts/test_agents.py` shows that (`test_fitting_is_pure`),
+    so nothing is remembered there.
     """
-    draw_little(monkeypatch)
-    for module, name in (
+    few = {"first_sweeps": 2, "sweeps": 1, "kept": 2, "most_chains": 4, "smooth_chains": 1}
+    monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **few))
+    monkeypatch.setattr(profile_posterior, "SWEEPS", {"sparse": (1, 2), "smooth": (1, 2)})
+    known = (
         (anytime_fit, "rank_one_posterior"),
         (anytime_fit, "profile_posterior"),
         (anytime_fit, "gain"),
         (all_checks, "checked"),
-    ):
+    )
+    for module, name in known if remembers else ():
         monkeypatch.setattr(module, name, once(getattr(module, name)))
-
-
-def draw_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have fits of this process draw little."""
-    few = {"first_sweeps": 2, "sweeps": 1, "kept": 2, "most_chains": 4, "smooth_chains": 1}
-    monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **few))
-    monkeypatch.setattr(profile_posterior, "SWEEPS", {"sparse": (1, 2), "smooth": (1, 2)})
 
 
 def once(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,4 +50,4 @@ def once(work: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture(autouse=True)
 def little_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """For modules whose tests show nothing of how well fits find the truth: they import it."""
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)

@@ -106,7 +106,7 @@ def read_fit(
     past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
     kept, measured = None, past.seen_before(agent, measured)
     if takes_kept and sums == "kept":
-        kept, anew = usable_sums(reader, session, agent, window, known, past)
+        kept, anew = usable_sums(agent, past, known)
     if past.lacks_rows(agent, has_sums=kept is not None):
         reason = (
             f"rounds up to position {session.dropped_to} are dropped, and this fit cannot go on"
@@ -119,7 +119,7 @@ def read_fit(
         return ReadFit(settled=settled)
     past.anew = anew if has_sums(agent, past) and not has_only_sums(session) else FOR_EVER
     if kept is None and sums != "none":
-        kept = sums_made_anew(session, agent, window, measured, past)
+        kept = sums_made_anew(agent, past, measured)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
     sets = stored_sets(reader, session, agent, window, known)
     history = replace(history, measured_before=measured, sets=sets)
@@ -127,14 +127,7 @@ def read_fit(
     return ReadFit(fit, settled=settled)
 
 
-def usable_sums(
-    reader: Reader,
-    session: SessionRow,
-    agent: Agent,
-    window: FitWindow,
-    known: Watermark,
-    past: Past,
-) -> tuple[KeptSums | None, int]:
+def usable_sums(agent: Agent, past: Past, known: Watermark) -> tuple[KeptSums | None, int]:
     """Return the sums from which this fit may go on, and where these were made anew.
 
     Or None: it reads all rows.
@@ -143,10 +136,10 @@ def usable_sums(
     there are none where a decision was voided since, or where a value came for a settled round that
     time closes. The fit then adds all rows anew.
     """
-    row, before = reader.kept_sums(session.key), agent.prediction
-    if row is None or not has_sums(agent, past) or row.estimate != session.estimate:
+    row, before = past.reader.kept_sums(past.session.key), agent.prediction
+    if row is None or not has_sums(agent, past) or row.estimate != past.session.estimate:
         return NO_SUMS
-    if row.last_round > window.last or row.measured > known.measured:
+    if row.last_round > past.window.last or row.measured > known.measured:
         return NO_SUMS  # it is a fit that others have overtaken
     is_whole = row.seen is not None or not past.seen_stays
     if before is not None and not (row.first_round == before.since_round and is_whole):
@@ -161,9 +154,7 @@ def has_sums(agent: Agent, past: Past) -> bool:
     return agent.keeps_sums and past.n_rows > LATEST
 
 
-def sums_made_anew(
-    session: SessionRow, agent: Agent, window: FitWindow, measured: int | None, past: Past
-) -> KeptSums | None:
+def sums_made_anew(agent: Agent, past: Past, measured: int | None) -> KeptSums | None:
     """Add up the rows of a fit that finds no sums to go on from, in bounded memory.
 
     None where it has so few rounds that all are read at once, where it needs rows and not sums, or
@@ -171,9 +162,10 @@ def sums_made_anew(
     """
     if not has_sums(agent, past):
         return None
-    if past.n_rows <= AT_ONCE * LATEST or has_only_sums(session):
+    if past.n_rows <= AT_ONCE * LATEST or has_only_sums(past.session):
         return None
-    return kept_sums(agent, past.slices(agent.stretches), window, measured, past.settled_round)
+    slices = past.slices(agent.stretches)
+    return kept_sums(agent, slices, past.window, measured, past.settled_round)
 
 
 def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSumsRow | None:

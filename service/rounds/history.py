@@ -45,7 +45,7 @@ class StoredPast(ABC):
     def __init__(
         self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark | None
     ) -> None:
-        self._reader, self._session, self._window, self._known = reader, session, window, known
+        self.reader, self.session, self.window, self._known = reader, session, window, known
         self._measured = FOR_EVER if known is None else known.measured
         self._n_positions = self._measured  # of rows
 
@@ -58,7 +58,7 @@ class StoredPast(ABC):
 
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether rows that sums have changed: a decision was voided."""
-        return bool(self._reader.voids(self._session.key, since.measured, self._measured))
+        return bool(self.reader.voids(self.session.key, since.measured, self._measured))
 
     @abstractmethod
     def whole(self) -> History:
@@ -106,8 +106,8 @@ class StoredPast(ABC):
 
     def _after(self, after: int, until: int) -> Rows:
         """Return the measurements of positions after one, up to another."""
-        found = self._reader.measurements_after(self._session.key, after, until)
-        return stored_measurements(found, self._session)
+        found = self.reader.measurements_after(self.session.key, after, until)
+        return stored_measurements(found, self.session)
 
     def _with_levels(self, rows: Rows, stretches: Stretches) -> list[Rows]:
         """Return rows, and where there are levels those of the stretches in which some begin."""
@@ -120,8 +120,8 @@ class StoredPast(ABC):
 
     def _within(self, ranges: list[Range]) -> Rows:
         """Return the measurements that begin in ranges of rounds."""
-        found = self._reader.measurements_in(self._session.key, ranges, self._measured)
-        return stored_measurements(found, self._session)
+        found = self.reader.measurements_in(self.session.key, ranges, self._measured)
+        return stored_measurements(found, self.session)
 
 
 class PastByDecision(StoredPast):
@@ -147,16 +147,16 @@ class PastByDecision(StoredPast):
         After an alarm rows before the installed estimate's `since_round` do not count.
         """
         known = agent.prediction
-        first = max(self._window.first, 1 if known is None else known.since_round)
-        return not has_sums and self._session.dropped_to >= first
+        first = max(self.window.first, 1 if known is None else known.since_round)
+        return not has_sums and self.session.dropped_to >= first
 
     @cached_property
     def _voids(self) -> list[VoidRow]:
-        return self._reader.voids(self._session.key, 0, self._measured)
+        return self.reader.voids(self.session.key, 0, self._measured)
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
-        reader, session, window, known = self._reader, self._session, self._window, self._known
+        reader, session, window, known = self.reader, self.session, self.window, self._known
         place = (session.key, window.first, window.last)
         n_before, closing, measured = window.n_lags - 1, closing_of(session), self._measured
         found = reader.window_measurements(*place, n_before, measured)
@@ -191,7 +191,7 @@ class PastByDecision(StoredPast):
         It has the window's latest rounds with twice the lags before them, as checks look at these;
         where hardly any of these is measured, it also has the measurements that came last.
         """
-        reader, session, window, known = self._reader, self._session, self._window, self._measured
+        reader, session, window, known = self.reader, self.session, self.window, self._measured
         key, first = session.key, window.last - LATEST + 1
         later = self._after(n_settled, known)
         rows = reader.window_measurements(key, first, window.last, 0, known)
@@ -205,14 +205,14 @@ class PastByDecision(StoredPast):
 
     def _spans(self, first: int) -> dict[str, list[int]]:
         """Return the first and the last round of each trajectory in the window, from a position."""
-        spans = self._reader.window_spans(self._session.key, first, self._window.last)
-        return {name: rounds for name, *rounds in spans if self._session.has(name)}
+        spans = self.reader.window_spans(self.session.key, first, self.window.last)
+        return {name: rounds for name, *rounds in spans if self.session.has(name)}
 
     def _needed(
         self, wanted: list[Rows], latest: dict[str, list[int]] | None = None
     ) -> list[Range]:
         """Return the ranges of rounds that rows need, and those of the latest rounds."""
-        n_before, n_lags = 2 * self._session.horizon, self._window.n_lags
+        n_before, n_lags = 2 * self.session.horizon, self.window.n_lags
         return [
             (name, *rounds)
             for name in sorted(set().union(*wanted, latest or {}))
@@ -220,7 +220,7 @@ class PastByDecision(StoredPast):
         ]
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
-        reader, session, window, known = self._reader, self._session, self._window, self._measured
+        reader, session, window, known = self.reader, self.session, self.window, self._measured
         found = reader.measurements_in(session.key, ranges, known)
         values = stored_measurements(found, session, self.anew)
         parts: dict[str, Trajectory] = {}
@@ -243,9 +243,9 @@ class PastByDecision(StoredPast):
         Where rounds before it are dropped, a trajectory that goes on after a long time has rounds
         whose lags are gone. They are no rows of a fit.
         """
-        if start == 1 or not self._session.dropped_to:
+        if start == 1 or not self.session.dropped_to:
             return rows
-        return rows.chosen(rows.first >= start + self._window.n_lags - 1)
+        return rows.chosen(rows.first >= start + self.window.n_lags - 1)
 
     def of(self, name: str, first: int = 1) -> History:
         """Build the history of what is left of one trajectory, from a round on."""
@@ -283,12 +283,12 @@ class PastByTime(PastByDecision):
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
         assert self._known is not None
-        given = self._reader, self._session, since, self._known
+        given = self.reader, self.session, since, self._known
         return changed_in_time(*given, since.n_settled)
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
-        window, session = self._window, self._session
+        window, session = self.window, self.session
         has_order = ALGORITHMS[session.algorithm].takes_parts and self.settled_round > 0
         if window.first > 1 or not has_order:
             return super().whole()
@@ -317,14 +317,14 @@ class PastByTime(PastByDecision):
 
         Where hardly any of the latest rounds is closed, the latest rows are those before it.
         """
-        at = times_of(self._reader, self._session)
-        return last_before(at, self._closed_at, 0, self._window.last) + 1
+        at = times_of(self.reader, self.session)
+        return last_before(at, self._closed_at, 0, self.window.last) + 1
 
     def _after(self, after: int, until: int) -> Rows:
         """Return the rounds that close, begin or change at positions of a range, and spans."""
-        key, latest = self._session.key, FOR_EVER if until == self._n_positions else until
-        spans = self._reader.window_spans(key, after + 1, self._read_until(until))
-        late = self._reader.late_rounds(key, after, latest, self._measured)
+        key, latest = self.session.key, FOR_EVER if until == self._n_positions else until
+        spans = self.reader.window_spans(key, after + 1, self._read_until(until))
+        late = self.reader.late_rounds(key, after, latest, self._measured)
         return self._within([*((name, first - 1, last) for name, first, last in spans), *late])
 
     def _within(self, ranges: list[Range]) -> Rows:
@@ -332,12 +332,12 @@ class PastByTime(PastByDecision):
 
         By default a round counts only where no span has it, nor the round before, as its pair.
         """
-        rows = _rounds([one for one in ranges if self._session.has(one[0])])
+        rows = _rounds([one for one in ranges if self.session.has(one[0])])
         if self._closing.adds_up:
             return rows
         before = [(name, first - 1, last) for name, first, last in ranges]
-        found = self._reader.measurements_over(self._session.key, before, self._measured)
-        for name, some in stored_measurements(found, self._session).items():
+        found = self.reader.measurements_over(self.session.key, before, self._measured)
+        for name, some in stored_measurements(found, self.session).items():
             first, last = (
                 np.append(getattr(rows[name], x), getattr(some, x)) for x in ("first", "last")
             )
@@ -349,7 +349,7 @@ class PastByTime(PastByDecision):
         return self._decided if until == self._n_positions else until
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
-        reader, session, window, (after, until) = self._reader, self._session, self._window, within
+        reader, session, window, (after, until) = self.reader, self.session, self.window, within
         found = [*reader.measurements_in(session.key, ranges, self._measured)]
         late = {row[:3] for row in found if self._changes_at(row)}
         values, changed = stored_measurements(found, session), dict[str, dict[int, Versions]]()
@@ -409,11 +409,11 @@ class PastByTime(PastByDecision):
     def _as_they_came(self, late: set[Range]) -> dict[str, dict[int, list[Version]]]:
         """Return what some rounds of each trajectory had at first, and after each late value."""
         found: defaultdict[str, dict[int, list[Version]]] = defaultdict(dict)
-        rows = self._reader.measurements_in(self._session.key, sorted(late), self._measured)
+        rows = self.reader.measurements_in(self.session.key, sorted(late), self._measured)
         for (name, round), group in groupby(rows, itemgetter(0, 1)):
             every, versions = [(self._changes_at(row), row) for row in group], []
             for place in sorted({0, *(place for place, _ in every)}):
-                some = stored_measurements((r for p, r in every if p <= place), self._session)
+                some = stored_measurements((r for p, r in every if p <= place), self.session)
                 row = self._closing.rows(given := some.get(name, NONE), round, round)
                 has_value = len(given) > 0 and not self._closing.adds_up
                 versions.append((place, has_value, float(row.value[0])))

@@ -63,7 +63,7 @@ class PastBySlot(StoredPast):
     @cached_property
     def sums(self) -> SlotSums:
         """The summed contexts of the slots that have begun."""
-        given = self._reader, self._session, self._clock, self._window.last, self._known
+        given = self.reader, self.session, self._clock, self.window.last, self._known
         return read_slot_sums(*given, kept=self._takes_kept)
 
     @property
@@ -83,11 +83,11 @@ class PastBySlot(StoredPast):
 
     def lacks_rows(self, agent: Agent, *, has_sums: bool) -> bool:
         """Whether rows are dropped that this fit needs: slots have other sums, or sets are gone."""
-        reader, session, known = self._reader, self._session, self._known
+        reader, session, known = self.reader, self.session, self._known
         if not session.dropped_to or known is None:
             return False
         void = first_void_slot(reader, session, known.measured)
-        settled = min(self._clock.settled(self._window.last), void - 1)
+        settled = min(self._clock.settled(self.window.last), void - 1)
         sets = latest_kept(known.decided)
         return settled < reader.summed_for_good(session) or sets[0] <= session.dropped_to
 
@@ -97,18 +97,18 @@ class PastBySlot(StoredPast):
 
     def measured(self) -> History:
         """Build the same history, all contexts of which are zero."""
-        none = SlotTable(n_given(self._session))
-        return self._whole(SlotSums(self._reader, self._session, 0, none))
+        none = SlotTable(n_given(self.session))
+        return self._whole(SlotSums(self.reader, self.session, 0, none))
 
     def _whole(self, sums: SlotSums) -> History:
-        session, window, known = self._session, self._window, self._measured
+        session, window, known = self.session, self.window, self._measured
         first = max(1, window.first - window.n_lags + 1)
         kind = ALGORITHMS[session.algorithm]
         if self._is_of_each and kind.fits_responses(session.options):  # without sums of older ones
             last = min(known, session.n_measurements)
-            found = self._reader.measurements_after(session.key, max(0, last - LATEST), last)
+            found = self.reader.measurements_after(session.key, max(0, last - LATEST), last)
         elif self._is_of_each or window.first == 1:
-            found = self._reader.window_measurements(session.key, 1, window.last, 0, known)
+            found = self.reader.window_measurements(session.key, 1, window.last, 0, known)
         else:
             found = self._totals_of_all(window.first)
         values = stored_measurements(found, session, self.anew)
@@ -123,11 +123,11 @@ class PastBySlot(StoredPast):
             history = replace(history, trajectories=whole)
         if self._known is not None:
             history = _until_settled(history, values, sums.settled, (0, known))
-        return with_covariates(self._reader, session, history, known, of_decisions=False)
+        return with_covariates(self.reader, session, history, known, of_decisions=False)
 
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
         """Build the history of a fit that has sums of the first `n_settled` measurements."""
-        session, window = self._session, self._window
+        session, window = self.session, self.window
         known, n_before = self._measured, 2 * session.horizon
         wanted = self._with_levels(self._after(n_settled, known), stretches)
         if self._is_of_each:
@@ -143,26 +143,26 @@ class PastBySlot(StoredPast):
         return self._of_ranges(ranges, (n_settled, known))
 
     def _needed(self, wanted: list[Rows]) -> list[Range]:
-        return self._ranges([(rows, self._window.n_lags) for rows in wanted])
+        return self._ranges([(rows, self.window.n_lags) for rows in wanted])
 
     def of(self, name: str, first: int = 1) -> History:
         """Build the history of the slots of one trajectory, from one to the last measured one."""
-        row = self._reader.trajectory((*self._session.key, name))
+        row = self.reader.trajectory((*self.session.key, name))
         if row is None or row.measured_through < first:
-            return History(self._session.dim, {}, self._window)
+            return History(self.session.dim, {}, self.window)
         if self._is_of_each:
-            self.sums = slot_sums_of(self._reader, self._session, self._clock, row)
+            self.sums = slot_sums_of(self.reader, self.session, self._clock, row)
         ranges = self._begun({name: [(first, row.measured_through)]})
         return self._of_ranges(ranges, (self._measured, self._measured))
 
     @property
     def _has_parts(self) -> bool:
         """Whether fits take a trajectory in parts, each with the slots of some totals."""
-        return self._is_of_each and ALGORITHMS[self._session.algorithm].takes_parts
+        return self._is_of_each and ALGORITHMS[self.session.algorithm].takes_parts
 
     def _totals_of_all(self, first: int) -> Iterator[MeasuredRow]:
-        ranges = [("", first, self._window.last)]
-        return self._reader.measurements_in(self._session.key, ranges, self._measured)
+        ranges = [("", first, self.window.last)]
+        return self.reader.measurements_in(self.session.key, ranges, self._measured)
 
     def _ranges(self, wanted: list[tuple[Rows, int]]) -> list[Range]:
         """Return the ranges of slots that measurements need, each with its number of lags."""
@@ -176,23 +176,23 @@ class PastBySlot(StoredPast):
     def _begun(self, ranges: dict[str, list[tuple[int, int]]]) -> list[Range]:
         """Return what of ranges has begun."""
         return [
-            (name, first, min(last, self._window.last))
+            (name, first, min(last, self.window.last))
             for name, parts in ranges.items()
             for first, last in parts
-            if first <= self._window.last
+            if first <= self.window.last
         ]
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
-        session, known = self._session, self._measured
-        found = self._reader.measurements_in(session.key, ranges, known)
+        session, known = self.session, self._measured
+        found = self.reader.measurements_in(session.key, ranges, known)
         values = stored_measurements(found, session, self.anew)
         history = self._history(self.sums, ranges, values)
         history = _until_settled(history, values, self.sums.settled, within)
-        return with_covariates(self._reader, session, history, known, of_decisions=False)
+        return with_covariates(self.reader, session, history, known, of_decisions=False)
 
     def _history(self, sums: SlotSums, ranges: list[Range], values: Rows) -> History:
         """Build the history of ranges of slots, with those of the measurements in each."""
-        session, window = self._session, self._window
+        session, window = self.session, self.window
         parts: dict[str, Trajectory] = {}
         for (name, first, last), contexts in zip(ranges, sums.contexts(ranges), strict=True):
             rows = values.get(name, NONE).between(first, last)

@@ -62,11 +62,29 @@ class Processes:
         processes killed, where no process began it in `start_seconds`, by default the pool's;
         pebble.ProcessExpired where its process died.
         """
+        start_seconds = start_seconds or self._start_seconds
+        pool = self._current()
+        try:
+            future = pool.schedule(work, args=arguments, timeout=seconds)  # starts the processes
+        except (BrokenProcessPool, RuntimeError, OSError) as error:
+            raise self._refused(pool, error) from error
+        result = asyncio.wrap_future(future)
         self._n_running += 1
         try:
-            return await self._run(work, arguments, seconds, start_seconds or self._start_seconds)
+            await asyncio.wait([result], timeout=start_seconds)
+            self.is_stalled = not (future.running() or future.done())
+            if not self.is_stalled:
+                return await result
+            result.cancel()
+            for process in list(pool._pool_manager.worker_manager.workers.values()):
+                process.kill()  # the pool replaces it
+            await asyncio.sleep(PAUSE_SECONDS)
+        except BrokenProcessPool as error:
+            raise self._refused(pool, error) from error
         finally:
             self._n_running -= 1
+            result.cancel()  # no effect if it is done
+        raise NotBegun(f"no process began the work within {start_seconds:g} s")
 
     async def probe(self) -> None:
         """Find out, if a process is free, whether processes begin work again."""
@@ -76,33 +94,6 @@ class Processes:
             await self.run(os.getpid, seconds=self._start_seconds)
         except (NotBegun, ProcessExpired, TimeoutError) as error:
             log.warning("processes_stalled", reason=str(error))
-
-    async def _run(
-        self,
-        work: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        seconds: float,
-        start_seconds: float,
-    ) -> Any:
-        pool = self._current()
-        try:
-            future = pool.schedule(work, args=arguments, timeout=seconds)  # starts the processes
-        except (BrokenProcessPool, RuntimeError, OSError) as error:
-            raise self._refused(pool, error) from error
-        result = asyncio.wrap_future(future)
-        try:
-            await asyncio.wait([result], timeout=start_seconds)
-            self.is_stalled = not (future.running() or future.done())
-            if not self.is_stalled:
-                return await result
-        except BrokenProcessPool as error:
-            raise self._refused(pool, error) from error
-        finally:
-            result.cancel()  # no effect if it is done
-        for process in list(pool._pool_manager.worker_manager.workers.values()):
-            process.kill()  # the pool replaces it
-        await asyncio.sleep(PAUSE_SECONDS)
-        raise NotBegun(f"no process began the work within {start_seconds:g} s")
 
     async def close(self) -> None:
         """Stop the processes."""

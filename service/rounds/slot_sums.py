@@ -187,7 +187,7 @@ def read_slot_sums(
             kept_to, after = last.last_slot, last.decided
     found = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
     begun = kept_to
-    for until in _read(reader, session, clock, found.table, kept_to, (after, decided), measured):
+    for until in _read(found, clock, (after, decided), measured):
         if not kept or known is None:
             continue
         complete = settled if until == decided else min(settled, clock.settled(found.table.latest))
@@ -225,20 +225,13 @@ def slot_sums_of(
     return found
 
 
-def _read(
-    reader: Reader,
-    session: SessionRow,
-    clock: SlotClock,
-    table: SlotTable,
-    kept_to: int,
-    span: tuple[int, int],
-    measured: int,
-) -> Iterator[int]:
-    """Add the decisions of slots after `kept_to` to a table, and yield how far they are read.
+def _read(found: SlotSums, clock: SlotClock, span: tuple[int, int], measured: int) -> Iterator[int]:
+    """Add the decisions of slots after `kept_to` to the table, and yield how far they are read.
 
     `span` is the position before the first decision, and that of the last one; `measured` that of
     the last void that counts.
     """
+    reader, session = found.reader, found.session
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
     (after, decided), is_of_all = span, clock.is_of_all
     round, none = unnamed_after(reader, session, after), bytes(8 * n_given(session))
@@ -266,7 +259,7 @@ def _read(
         slots = clock.slots.at_each(np.array(times))
         places = np.array(positions, np.int64)
         summed = np.frombuffer(contexts).reshape(-1, n_given(session))
-        table.add(names, slots, places, summed, kept_to)
+        found.table.add(names, slots, places, summed, found.kept_to)
         after = until
         yield until
 

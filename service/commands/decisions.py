@@ -19,7 +19,7 @@ from service.commands.limits import Limits
 from service.commands.out_of_turn import is_stale
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.when_due import begin_rounds, fit_now, is_between_boundaries
+from service.fits.when_due import begin_rounds, fit_now, is_between_boundaries, mark_due
 from service.rounds.own_responses import own_agent
 from service.rounds.retention import refuse_dropped
 from service.rounds.reward import Reward
@@ -145,8 +145,10 @@ class Decide(SessionCommand[Taken | Blocked]):
             self._refuse_time(uow, session, planned)
         if planned:
             apply_rewards(uow, session, planned, self.agents)
-        if session.refit == "blocking" and session.schedule.current is not None:
-            return Blocked(session.schedule.current.key)
+        if session.refit == "blocking":
+            mark_due(uow, session, uow.now)  # the timer may be late
+            if session.schedule.current is not None:
+                return Blocked(session.schedule.current.key)
         if names is not session.names:
             session.names = names
             uow.save(session)

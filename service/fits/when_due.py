@@ -270,7 +270,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
     then the time from before stands, which is never too early. A later decision need not compute
     it again: it closes no round of the window before `overdue_at`, which the first of these sets.
     """
-    if closing_of(session).default is None or _is_complete(session, window):
+    if not closing_of(session).completes or _is_complete(session, window):
         return
     closed_at = uow.stored.closed_at(session.key, window.window.first, window.window.last)
     if closed_at:

@@ -129,26 +129,34 @@ def _add_rewards(
             adding.sums.n_left_out += replaces is None
             continue
         span = span_of(trajectory, first, last)
-        if replaces is None:
-            adding.add_reward(value, span)
-        else:
+        if position in earlier:
             adding.correct(exact(value) - exact(earlier[position]), span)
+        else:
+            adding.add_reward(value, span)
     return until
 
 
 def _replaced(
     reader: Reader, session: SessionRow, rows: list[MeasuredRow], until: int
 ) -> dict[int, float]:
-    """Return the value that each correction among these rows replaces, by its position."""
-    ranges = sorted({(row[0], row[1], row[1]) for row in rows if row[5] is not None})
+    """Return the value that each correction among these rows replaces, by its position.
+
+    A value that is added to its round's replaces 0: the first one has taken the default's place.
+    """
+    closing, begun = closing_of(session), set[Unit]()
+    adds_up = closing.adds_up and closing.default
+    ranges = sorted({(row[0], row[1], row[1]) for row in rows if adds_up or row[5] is not None})
     if not ranges:
         return {}
     measured = sorted(reader.measurements_in(session.key, ranges, until), key=lambda row: row[4])
     in_force: dict[int, float] = {}
     replaced = {}
-    for *_, value, position, replaces, _ in measured:
+    for name, round, _, value, position, replaces, _ in measured:
         if replaces is not None:
             replaced[position] = in_force[replaces]
+        elif adds_up and (name, round) in begun:
+            replaced[position] = 0.0
+        begun.add((name, round))
         in_force[position if replaces is None else replaces] = value
     return replaced
 

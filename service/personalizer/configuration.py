@@ -233,9 +233,6 @@ def asked_settings(configuration: ServiceConfiguration, before: dict[str, Any]) 
     `before`: settings that hold where the configuration says nothing.
     """
     is_sum = configuration["rewardAggregation"] == "sum"
-    if is_sum and configuration["defaultReward"] != 0:
-        detail = 'with rewardAggregation "sum", a round without rewards counts 0'
-        raise Problem(ProblemCode.BAD_OPTION, detail, "defaultReward")
     options, epsilon = dict(before["options"]), configuration["explorationPercentage"]
     if epsilon != _epsilon(before["algorithm"], options):
         if "epsilon" not in {f.name for f in fields(ALGORITHMS[before["algorithm"]].options_type)}:
@@ -249,5 +246,5 @@ def asked_settings(configuration: ServiceConfiguration, before: dict[str, Any]) 
         "options": options,
         "reward_mode": "sum" if is_sum else "single",
         "reward_wait_seconds": configuration["rewardWaitTime"].total_seconds(),
-        "default_reward": None if is_sum else configuration["defaultReward"] + 0.0,
+        "default_reward": configuration["defaultReward"] + 0.0 or (None if is_sum else 0.0),
     }

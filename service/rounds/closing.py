@@ -19,10 +19,13 @@ class Closing:
     # whether a window is complete when its rounds have their values; else only time closes it
     is_counted = True
     is_by_time = False  # whether time makes or changes rows of a fit, beside values
+    completes = False  # whether time completes a window round by round
     adds_up = False  # whether a round has several values, which add up
     n_later = 0  # how many rounds after its own a row with a value stands, where time closes rounds
     stays = False  # whether values stay where rows are dropped, with sums of the decisions
-    default: float | None = None  # what a closed round counts without a value; None: nothing
+
+    def __init__(self, default: float | None = None) -> None:
+        self.default = default  # what a closed round counts without a value; None: nothing
 
     def refuse(self, reward: Reward, prefix: str) -> None:
         """Raise a 422 if rounds take no such reward; the name of its field begins with `prefix`."""
@@ -51,10 +54,7 @@ class ByTotal(Closing):
 class ByDefault(Closing):
     """A round that time has closed without a value counts a default."""
 
-    is_by_time = True
-
-    def __init__(self, default: float) -> None:
-        self.default = default
+    is_by_time, completes = True, True
 
     def rows(self, given: Measurements, first: int, closed: int) -> Measurements:
         """Add a row with the default reward for every closed round that nothing measures.
@@ -73,7 +73,7 @@ class ByDefault(Closing):
 
 
 class BySum(Closing):
-    """A round has any number of values, and their sum once time has closed it; 0 without any."""
+    """A round counts the sum of its values once time has closed it; without any, its default."""
 
     is_counted, is_by_time, adds_up, n_later = False, True, True, 1
 
@@ -98,7 +98,8 @@ class BySum(Closing):
         closed = max(first - 1, closed)
         rounds = np.arange(first, closed + 1)
         given = given.between(first, closed)
-        return Measurements.single(rounds, _sums(given.first - first, given.value, len(rounds)))
+        places, none = given.first - first, self.default or 0.0
+        return Measurements.single(rounds, _sums(places, given.value, len(rounds), none))
 
     def added(self, given: Measurements) -> Measurements:
         """Return one measurement of each measured round."""
@@ -106,9 +107,9 @@ class BySum(Closing):
         return Measurements.single(rounds, _sums(places, given.value, len(rounds)))
 
 
-def _sums(places: Ints, values: Floats, n: int) -> Floats:
-    """Return the sums of values by place, in their order."""
-    return np.bincount(places, values, n).astype(np.float64)
+def _sums(places: Ints, values: Floats, n: int, none: float = 0.0) -> Floats:
+    """Return the sums of values by place, in their order; `none` where there are none."""
+    return np.where(np.bincount(places, minlength=n), np.bincount(places, values, n), none)
 
 
 def closing_of(session: SessionRow) -> Closing:
@@ -121,5 +122,5 @@ def _closing(has_totals: bool, reward_mode: str, default: float | None) -> Closi
     if has_totals:
         return ByTotal()
     if reward_mode == "sum":
-        return BySum()
+        return BySum(default)
     return Closing() if default is None else ByDefault(default)

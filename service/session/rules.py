@@ -66,12 +66,6 @@ SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mod
 DEFAULT = Feature(
     "`default_reward`", ("default_reward",), lambda s, _: s.default_reward is not None
 )
-WAITS = Feature(
-    "`reward_wait_seconds` over 0",
-    ("reward_wait_seconds",),
-    lambda s, _: s.reward_wait_seconds != 0,
-)
-BLOCKING = Feature('`refit` "blocking"', ("refit",), lambda s, _: s.refit == "blocking")
 NO_HOLDOUT = Feature("no `holdout`", ("holdout",), lambda s, _: s.trial.share == 0)
 GUARD = Feature("`guard`", ("guard",), lambda s, _: s.trial.guard != "off")
 LEARNER = Feature(
@@ -95,8 +89,6 @@ TOTALS = "totals are whole and told, 0 too: nobody says when a trajectory, or a 
 STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
 
 RULES = (
-    Rule(WAITS, BLOCKING, "a decision waits for fits, and never for rewards"),
-    Rule(DEFAULT, SUM, "a round without rewards counts 0"),
     Rule(SUM, LEARNER, "a reward of a round is learned once"),
     Rule(LARGE_DIM, LEARNER, STORED),
     Rule(LARGE_HORIZON, LEARNER, STORED),

@@ -96,7 +96,7 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     else:
         is_measured = np.zeros_like(is_measured)  # only time completes a round
     times = rounds.at[after : after + 1].tolist()
-    if closing.default is not None or (len(is_measured) + n_gone >= n_there and is_measured.all()):
+    if closing.completes or (len(is_measured) + n_gone >= n_there and is_measured.all()):
         followed_at = rounds.followed_at[begin:end]
         times.append(followed_at[~is_measured].max(initial=0.0))
     overdue_at = min(times, default=np.inf) + session.reward_wait_seconds

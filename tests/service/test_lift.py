@@ -64,15 +64,16 @@ def units_of(
                 elif one.played_by == "caller" and trajectory.key and one.position < first:
                     unit[round] = ("past", (trajectory.key, 0))
             values: dict[int, float | None] = dict.fromkeys(rounds, default)
+            begun = set[int]()
             for one in in_force(list(reader.measurement_log(key))):
                 span = range(one.first_round, one.last_round + 1)
                 if len({unit.get(round) for round in span}) > 1:
                     values |= dict.fromkeys(span)
                     continue
                 for round in span:
-                    before = values[round] or 0.0
-                    before = before if harness.session.reward_mode == "sum" else 0.0
+                    before = (values[round] or 0.0) if round in begun else 0.0
                     values[round] = before + one.value / len(span)
+                    begun.add(round)
             for round, value in values.items():
                 if round in unit and value is not None:
                     group, name = unit[round]
@@ -131,9 +132,10 @@ def play(
             harness.finish(harness.session.fit_due, OK)
 
 
-CLOSINGS = [{}, {"default_reward": 0.5}, {"reward_mode": "sum"}]
+SUM: dict[str, Any] = {"reward_mode": "sum"}
+CLOSINGS = [{}, {"default_reward": 0.5}, SUM, {**SUM, "default_reward": -0.7}]
 WHOSE = [[""], [f"u{i}" for i in range(12)], ["", "a", "b"]]
-EACH = [*zip(CLOSINGS, WHOSE, strict=True)]
+EACH = [*zip(CLOSINGS, [*WHOSE, WHOSE[-1]], strict=True)]
 OTHERS = [both for both in product(CLOSINGS, WHOSE) if both not in EACH]
 
 
@@ -143,7 +145,7 @@ def test_steps_of_any_size_sum_what_all_rows_say(
 ) -> None:
     rng, given = random.Random(7), dict.fromkeys(trajectories, 0)
     harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1}, **mode)
-    default = 0.0 if "reward_mode" in mode else mode.get("default_reward")
+    default = mode.get("default_reward", 0.0 if "reward_mode" in mode else None)
     play(harness, rng, 50, given, by_caller=True)
     for n_rounds, n_rewards in ((1, 2), (50, 7), (2000, 1000)):
         monkeypatch.setattr(steps, "STEP_ROUNDS", n_rounds)

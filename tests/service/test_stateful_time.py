@@ -143,7 +143,7 @@ class Model:
             if not fit.window.first <= position <= fit.window.last:
                 continue
             if self.mode == "sum" and round <= closed:
-                rows.append((round, sum(values)))
+                rows.append((round, sum(values) if values else self.default or 0.0))
             elif self.mode == "single" and values:
                 rows.append((round, values[0]))
             elif self.default is not None and round <= closed:
@@ -157,7 +157,7 @@ class Machine(RuleBasedStateMachine):
     url = ""  # of another database than a new SQLite file
 
     @initialize(
-        kind=st.sampled_from([("single", None), ("single", 0.5), ("sum", None)]),
+        kind=st.sampled_from([("single", None), ("single", 0.5), ("sum", None), ("sum", 0.5)]),
         wait=st.sampled_from([0.0, 5.0, 60.0]),
     )
     def create(self, kind: tuple[str, float | None], wait: float) -> None:

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 SETTINGS: dict[str, dict[str, Any]] = {
     "sum": {"reward_mode": "sum"},
     "default": {"default_reward": 0.25},
+    "both": {"reward_mode": "sum", "default_reward": 0.25},
 }
 LATEST = 64  # of these tests
 

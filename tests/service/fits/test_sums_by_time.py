@@ -161,7 +161,7 @@ class LongSpans(Defaults):
         ("sqlite", False, SUM, Sums),
         ("sqlite", False, {**MADE, "default_reward": 0.25}, LongSpans),
         *repeats(
-            ("sqlite", True, SUM, Sums),
+            ("sqlite", True, {**SUM, "default_reward": 0.25}, Sums),
             ("sqlite", True, {**MADE, "default_reward": 0.25}, LongSpans),
             ("postgres", False, {**MADE, "default_reward": 0.25}, LongSpans),
         ),
@@ -193,7 +193,7 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
         ("sqlite", {**MADE, "default_reward": 0.25}, Defaults, True),
         *repeats(
             ("sqlite", SUM, Sums, False),
-            ("sqlite", SUM, Sums, True),
+            ("sqlite", {**SUM, "default_reward": 0.25}, Sums, True),
             ("sqlite", {**MADE, "default_reward": 0.25}, Defaults, False),
             ("postgres", SUM, Sums, True),
             ("postgres", {**MADE, "default_reward": 0.25}, Defaults, False),

@@ -207,7 +207,7 @@ async def test_bad_rewards_and_configurations(serve: Serve) -> None:
         good = {"rewardWaitTime": "PT1H", "defaultReward": 1, "rewardAggregation": "sum"}
         good["explorationPercentage"] = 0.1
         for change, inner, target in (
-            ({}, "bad_option", "defaultReward"),
+            ({"defaultReward": "much"}, "invalid", "defaultReward"),
             ({"learningMode": "Later"}, "invalid", "learningMode"),
             ({"isAutoOptimizationEnabled": True}, "invalid", "isAutoOptimizationEnabled"),
             ({"rewardWaitTime": "soon"}, "invalid", "rewardWaitTime"),

@@ -127,7 +127,6 @@ FORGERIES: list[tuple[str, Forge]] = [
     ),
     ("header.session.algorithm", header(algorithm="zz")),
     ("header.session.algorithm", header(algorithm="oracle", options={"theta": [1.0, 0.0]})),
-    ("header.session.reward_wait_seconds", header(refit="blocking", reward_wait_seconds=9.0)),
     ("header.session.refit", header(refit="now")),
     ("header.session.reward_mode", header(reward_mode="sum", algorithm="lin_ucb")),
     ("header.session.schedule.current", header(schedule={})),

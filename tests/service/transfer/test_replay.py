@@ -42,7 +42,15 @@ def replayed(client: Client, session: str) -> Any:
         return replay_session(reader, found)
 
 
-@pytest.mark.parametrize("body", [{}, {"default_reward": 0.5}, {"refit": "blocking"}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"default_reward": 0.5},
+        {"refit": "blocking"},
+        {"refit": "blocking", "reward_wait_seconds": 0.01},
+    ],
+)
 async def test_replay_equals_live(serve: Serve, body: dict[str, Any]) -> None:
     async with serve() as client:
         session = await lived(client, **body)

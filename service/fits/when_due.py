@@ -51,6 +51,7 @@ def begin_rounds(
     windows = session.schedule.open
     if not timeline.begin(uow, session, n) or not windows or n < windows[0].window.due:
         return
+    is_reached = n >= windows[-1].window.due
     for window in windows:
         if window.overdue_at is None and n > window.window.due:
             window.overdue_at = at + session.reward_wait_seconds
@@ -58,6 +59,7 @@ def begin_rounds(
             uow.save(session)
         if n == window.window.due:
             _close_by_default(uow, session, window)
+        is_reached |= window.overdue_at is not None and window.overdue_at <= at
     while n >= windows[-1].window.due:
         last = windows[-1].window.due
         following = agent.next_fit(timeline.passed(last, n))
@@ -67,8 +69,9 @@ def begin_rounds(
         session.n_complete = _count(uow, session, windows[-1].window, following)
         windows.append(OpenWindow(following))
         uow.save(session)
-    mark_due(uow, session, at)
-    _give_up_oldest(uow, session)
+    if is_reached:  # of the others no decision makes a fit due
+        mark_due(uow, session, at)
+        _give_up_oldest(uow, session)
 
 
 def after_measurement(
@@ -138,8 +141,7 @@ def fit_now(
     window = agent.fit_now(timeline_of(session).n_begun(session))
     if window is None:
         return False
-    schedule = session.schedule
-    schedule.open = [one for one in schedule.open if one.window.due != window.due]
+    session.schedule.open = [one for one in session.schedule.open if one.window.due != window.due]
     wait_for_turn(session, window, reason, now)
     start_next(uow, session, now)
     uow.save(session)
@@ -252,9 +254,8 @@ def tick(uow: UnitOfWork, key: SessionKey) -> None:
 
 
 def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
-    if not closing_of(session).is_counted:
-        return False  # more values may always come; only time closes a round
-    return _n_missing(session, window) <= 0
+    # elsewhere more values may always come; only time closes a round
+    return closing_of(session).is_counted and _n_missing(session, window) <= 0
 
 
 def _n_missing(session: SessionRow, window: OpenWindow) -> int:

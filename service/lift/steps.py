@@ -149,8 +149,7 @@ def _replaced(
     if not ranges:
         return {}
     measured = sorted(reader.measurements_in(session.key, ranges, until), key=lambda row: row[4])
-    in_force: dict[int, float] = {}
-    replaced = {}
+    in_force, replaced = dict[int, float](), dict[int, float]()
     for name, round, _, value, position, replaces, _ in measured:
         if replaces is not None:
             replaced[position] = in_force[replaces]

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lhb_engine.agents.fit_windows import anytime_windows
 from service.commands.decisions import Blocked
+from service.fits import when_due
 from service.fits.record import MAX_WAITING
+from service.session.records import SessionRow
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
@@ -252,6 +256,29 @@ def test_blocking_decisions_wait_for_fits_and_never_for_rewards(harness: Service
     harness.decide()
     assert harness.decide().round == 13
     assert harness.decide_or_block() == Blocked(12)
+
+
+def test_windows_that_wait_for_rewards_cost_later_decisions_nothing(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the decisions that begin a window, or come after a wait, look for a fit that is due."""
+    looked: list[int] = []
+    mark_due = when_due.mark_due
+
+    def noted(uow: UnitOfWork, session: SessionRow, now: float) -> None:
+        looked.append(session.n_rounds)
+        mark_due(uow, session, now)
+
+    monkeypatch.setattr(when_due, "mark_due", noted)
+    harness.create(reward_wait_seconds=100.0)
+    harness.rounds(60, rewarded=False)
+    begun = [one.window.due for one in harness.session.schedule.open[:-1]]
+    assert looked == begun
+    assert len(begun) > 3
+    harness.now += 100.0
+    harness.decide()
+    assert looked == [*begun, 61]
+    assert harness.session.fit_due == begun[-2]
 
 
 def test_a_blocking_decision_is_not_held_up_by_a_failed_fit(harness: ServiceHarness) -> None:

@@ -55,6 +55,7 @@ class CovariateEffects:
         self._chosen = np.unique(np.append(0, group_of[self._taken])).tolist()
         self._has_baseline = False
         self._known: dict[bytes, dict[bytes, tuple[Floats, Floats]]] = {}
+        self._spectra: dict[bytes, tuple[Floats, Floats]] = {}  # by what is included
 
     def have_baseline(self) -> None:
         """Include the baseline in all chains, for good."""
@@ -68,11 +69,7 @@ class CovariateEffects:
         taken = np.flatnonzero(self._taken)
         q = taken if len(taken) * ROWS_A_COLUMN <= self._n_rows else taken[:1]
         unit, total = self.unit[np.ix_(q, q)], (total @ self.about)[q]
-        size = np.sqrt(np.maximum(np.diag(unit), _FLOOR))
-        values, axes = np.linalg.eigh(unit / np.outer(size, size))
-        known = values > CONDITION * values[-1]
-        along = (axes.T @ (total / size))[known]
-        explained = float(along**2 @ (1.0 / values[known]))
+        explained = float(total @ np.linalg.pinv(unit, CONDITION, hermitian=True) @ total)
         return max(self._square - explained / self._n_rows, _FLOOR)
 
     def keep(self, chosen: Ints) -> None:
@@ -99,11 +96,7 @@ class CovariateEffects:
             now = np.where(drawn, on, off)
 
     def root(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
-        """Return L of (7.23) for some chains, (n, q, rank); zero where nothing is included.
-
-        The rank is the number of columns that any of these chains includes, the baseline's with
-        them.
-        """
+        """Return L of (7.23) for some chains, (n, q, rank), 0 beyond what a chain includes."""
         return self._root(noise2, of)[0]
 
     def effects(self, level: Floats, noise2: Floats) -> Floats:
@@ -128,19 +121,26 @@ class CovariateEffects:
             self._known = {noise: {}}
         if key in self._known[noise]:
             return self._known[noise][key]
-        every = self.included[of][:, self._group_of] * self._taken
-        used = np.flatnonzero(every.any(axis=0) | (self._group_of == 0))
-        on, ridge = every[:, used], noise2[of, None] / self._square
-        unit, here = self.unit[used[:, None], used], on > 0.0
-        if len(used) == 1:  # the baseline alone, most often: the same numbers without LAPACK
-            lower = np.sqrt(unit[0] * (on * on) + np.where(here, ridge, 1.0))
-            width = np.log(lower[:, 0]) - 0.5 * np.where(here, np.log(ridge), 0.0)[:, 0]
-            root = (1.0 / lower * on)[:, :, None]
-        else:
-            precision = unit * (on[:, :, None] * on[:, None, :])
-            precision += np.eye(len(used)) * np.where(here, ridge, 1.0)[:, :, None]
-            lower = np.linalg.cholesky(precision)
-            width = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-            width -= 0.5 * np.where(here, np.log(ridge), 0.0).sum(axis=1)
-            root = np.linalg.inv(lower).transpose(0, 2, 1) * on[:, :, None]
-        return self._known[noise].setdefault(key, (self.about[:, used] @ root, width))
+        found = [self._axes(included) for included in self.included[of]]
+        sizes, axes = (np.array(each) for each in zip(*found, strict=True))
+        rank, ridge = max(1, int(np.count_nonzero(sizes, 1).max())), noise2[of, None] / self._square
+        values = sizes[:, :rank]
+        lower = np.sqrt(values + ridge)
+        width = np.log(lower).sum(axis=1) - 0.5 * rank * np.log(ridge)[:, 0]
+        root = axes[:, :, :rank] * (1.0 / lower)[:, None]
+        return self._known[noise].setdefault(key, (root, width))
+
+    def _axes(self, included: Floats) -> tuple[Floats, Floats]:
+        """Return the eigenvalues of Z'Z of what a chain includes, (q,), and axes, (q, q).
+
+        Both are 0 beyond the columns that it includes. L takes no more, whatever the noise.
+        """
+        key = included.tobytes()
+        if key not in self._spectra:
+            used = np.flatnonzero((included[self._group_of] > 0.0) & self._taken)
+            values, axes = np.linalg.eigh(self.unit[used[:, None], used])
+            sizes, turned = np.zeros(len(self.unit)), np.zeros_like(self.unit)
+            sizes[: len(used)] = np.maximum(values[::-1], np.finfo(float).tiny)
+            turned[:, : len(used)] = self.about[:, used] @ axes[:, ::-1]
+            self._spectra[key] = sizes, turned
+        return self._spectra[key]

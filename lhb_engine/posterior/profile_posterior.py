@@ -155,7 +155,6 @@ def _posterior(
     of_arms = drawn[:, :, :n_features].sum(axis=1)
     value = of_arms.mean(axis=0)
     lengths, length = np.linalg.norm(of_arms, axis=1), float(np.linalg.norm(value))
-    cosines = of_arms @ value / np.maximum(lengths * length, 1e-300)
     phis = drawn * (size / scale)
     totals = phis[:, :, :n_features].sum(axis=1)
     phi, error = phis.mean(axis=0), phis.std(axis=0)
@@ -168,12 +167,10 @@ def _posterior(
         concentration=min(length / max(float(lengths.mean()), 1e-300), 1.0),
         weights=phi,
         inclusion=np.maximum(1.0 - least * drawn.shape[2], 0.0) * phi.any(axis=1),
-        sign=abs(float(np.sign(cosines).mean())),
+        sign=abs(float(np.sign(of_arms @ value).mean())),
         effects=effects * size,
         included=included,
         noise=float(np.sqrt(noise2)) * size,
-        spread=float(np.sqrt(np.mean(np.arccos(np.clip(cosines, -1.0, 1.0)) ** 2))),
         draws=(totals, phis),
-        n_sweeps=len(drawn),
         n_features=n_features,
     )

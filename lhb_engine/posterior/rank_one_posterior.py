@@ -97,11 +97,9 @@ class Posterior:
     # an effect
     included: Floats
     noise: float  # standard deviation of eps
-    spread: float  # root mean square angle between a draw of theta and the mean, in radians
     # pair of (n_draws, dim) and (n_draws, n_lags) or (n_draws, n_lags, dim): draws of theta and of
     # the lag weights; or of the totals and of lag profiles
     draws: tuple[Floats, Floats]
-    n_sweeps: int  # sweeps of each chain that are averaged
     n_features: int  # features of an arm
     form: LagForm = "shared"  # "shared", or that of features' own lag profiles
     smooth: float = 0.0  # share of the draws whose lag weights are smooth
@@ -253,7 +251,7 @@ def rank_one_posterior(
         for _ in range(settings.first_sweeps if start is None else settings.sweeps):
             chains.sweep()
     draws = draws_of(groups, settings.kept, settings.temper)
-    return _average(draws, settings.kept, scale, size, expected)
+    return _average(draws, scale, size, expected)
 
 
 def _directions(
@@ -281,9 +279,7 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
     return w
 
 
-def _average(
-    draws: Draws, n_sweeps: int, scale: Floats, size: float, expected: ExpectedPast | None
-) -> Posterior:
+def _average(draws: Draws, scale: Floats, size: float, expected: ExpectedPast | None) -> Posterior:
     """Average the draws, by (7.9) and (7.10).
 
     `scale` (dim,) and `size` are what contexts and rewards were divided by.
@@ -296,8 +292,6 @@ def _average(
     length = float(np.linalg.norm(value))
     mean = value / length if length else of_arms.mean(axis=0)  # all lags off in all draws
     along = of_arms @ mean
-    cosines = sums * along / np.maximum(lengths, 1e-300)
-    angles = np.arccos(np.clip(cosines, -1.0, 1.0))
     sign = abs(float(np.sign(_along_axis(sums[:, None] * of_arms)).mean()))
     theta = mean / scale[:n_features]
     unit = max(float(np.linalg.norm(theta)), 1e-300)
@@ -315,9 +309,7 @@ def _average(
         effects=draws.effects * size,
         included=draws.included,
         noise=float(np.sqrt(draws.noise2)) * size,
-        spread=float(np.sqrt(np.mean(angles**2))),
         draws=(directions, w * size),
-        n_sweeps=n_sweeps,
         n_features=n_features,
         smooth=draws.smooth,
     )

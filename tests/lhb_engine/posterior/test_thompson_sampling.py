@@ -72,5 +72,8 @@ def test_candidates_are_the_posterior_draws_of_what_an_arm_is_worth():
     assert np.linalg.norm(drawn, axis=1).mean() == pytest.approx(1.0)
     mean = drawn.mean(axis=0)
     assert mean @ found.theta / np.linalg.norm(mean) > 0.995
-    angles = np.arccos(drawn @ found.theta / np.linalg.norm(drawn, axis=1))
-    assert np.sqrt(np.mean(angles**2)) == pytest.approx(found.spread, rel=0.3)
+    spread, expected = (
+        np.sqrt(np.mean(np.arccos(one @ found.theta / np.linalg.norm(one, axis=1)) ** 2))
+        for one in (drawn, found.totals)
+    )
+    assert spread == pytest.approx(expected, rel=0.3)

@@ -57,7 +57,10 @@ def _rewarded(ids: list[str], n: int) -> bytes:
 
 
 def _log_users(client: httpx.Client, id: str) -> None:
-    """Log rounds of users who differ in what works for them, and wait for a fit of most of them."""
+    """Log rounds of users who differ in what works for them, and wait until no fit is due.
+
+    A fit that is installed meanwhile would make every user's theta anew, in some counts alone.
+    """
     rng, path = np.random.default_rng(1), f"/v1/sessions/{id}"
     for user in range(WAVE):
         contexts = rng.uniform(-1.0, 1.0, (LOGGED, DIM))
@@ -65,7 +68,7 @@ def _log_users(client: httpx.Client, id: str) -> None:
         values += 0.1 * rng.standard_normal(LOGGED)
         body = {"contexts": contexts.tolist(), "rewards": values.tolist()}
         client.post(f"{path}/history", json={**body, "trajectory": f"u{user}"}).raise_for_status()
-    while client.get(f"{path}/estimate").json().get("last_round", 0) < 0.7 * WAVE * LOGGED:
+    while client.get(path).raise_for_status().json()["fit_due"]:
         time.sleep(0.5)
 
 

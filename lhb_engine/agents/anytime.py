@@ -157,7 +157,7 @@ class Anytime(Agent):
 
         The past is its last rounds: those whose lags go further back say nothing.
         """
-        own = self._own
+        own = self._own()
         if own is None or self.theta is None or (past is None and own.groups is None):
             return self
         theta = self.theta + own.deltas(self._evidence(key, past))[0]
@@ -165,7 +165,7 @@ class Anytime(Agent):
 
     def response(self, key: str, past: Trajectory | None) -> tuple[Floats, Floats] | None:
         """Return the trajectory's own theta and its errors; without rewards that of its group."""
-        own = self._own
+        own = self._own()
         if own is None or self.theta is None:
             return None
         found = self._evidence(key, past)
@@ -174,9 +174,8 @@ class Anytime(Agent):
     @property
     def responses_differ(self) -> bool:
         """Whether a fit found by how much."""
-        return self._own is not None
+        return self._own() is not None
 
-    @property
     def _own(self) -> Responses | None:
         if self.prediction is not self._responses[0]:  # each decision asks
             known = self._prediction_of_its_model

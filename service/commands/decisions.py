@@ -186,7 +186,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         if names.repetition and contexts is not None:
             fill_repetition(names, contexts, trajectory.lately)
         own_theta, by = None, agent
-        if contexts is not None and agent.has_responses:
+        if contexts is not None:
             by, own_theta = own_agent(
                 lambda: uow.stored, session, agent, self.trajectory, trajectory, uow.now
             )

@@ -24,6 +24,7 @@ from service.storage.reader import Reader
 MOST_ROUNDS = 512  # of a trajectory, which its theta is from
 # number of the estimate, and the time of the first decision that had closed no round yet
 HEAD = Struct("<qd")
+NOTHING = HEAD.pack(0, 0.0)
 
 
 def own_agent(
@@ -40,32 +41,26 @@ def own_agent(
     """
     if not (agent.responses_differ and session.estimate):
         return agent, None
-    is_begun = trajectory is not None and trajectory.n_rounds > 0
-    if not (
-        trajectory and is_begun and (trajectory.n_measurements or closing_of(session).is_by_time)
+    kept = (trajectory and trajectory.own) or NOTHING
+    number, following = HEAD.unpack_from(kept)
+    if number == session.estimate and following > now - session.reward_wait_seconds:
+        theta = kept[HEAD.size :]
+    elif not (trajectory and trajectory.n_rounds) or not (
+        trajectory.n_measurements or closing_of(session).is_by_time
     ):
-        return _with_bytes(agent, agent.of(key, None))
-    if not _is_current(session, trajectory.own, now):
+        theta = _theta_of(agent, key, None)
+    else:
         reader, first = read(), first_of_last(session, trajectory)
         closed, following = closed_rounds(reader, session, trajectory, now)
-        own = agent.of(key, last_rounds(reader, session, key, first, closed))
-        theta = _with_bytes(agent, own)[1] or b""
+        theta = _theta_of(agent, key, last_rounds(reader, session, key, first, closed))
         trajectory.own = HEAD.pack(session.estimate, following) + theta
-    assert trajectory.own is not None
-    theta = trajectory.own[HEAD.size :]
     return (agent.responding(np.frombuffer(theta)), theta) if theta else (agent, None)
 
 
-def _with_bytes(agent: Agent, own: Agent) -> tuple[Agent, bytes | None]:
-    """Return an agent that decides for a trajectory, and its theta where that is its own."""
-    return own, None if own is agent or own.theta is None else own.theta.tobytes()
-
-
-def _is_current(session: SessionRow, kept: bytes | None, now: float) -> bool:
-    if kept is None:
-        return False
-    number, following = HEAD.unpack_from(kept)
-    return bool(number == session.estimate and following > now - session.reward_wait_seconds)
+def _theta_of(agent: Agent, key: str, past: Trajectory | None) -> bytes:
+    """Return the theta of a trajectory with this past; empty where it is everybody's."""
+    own = agent.of(key, past)
+    return b"" if own is agent or own.theta is None else own.theta.tobytes()
 
 
 def closed_rounds(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.agents.fit_past import ACTIVE, RowsPast
+from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast
 from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
@@ -15,7 +15,7 @@ from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import FEW_LAGS, Estimate, LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
-from lhb_engine.posterior.fit_data import FitData, later_rows
+from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
 from lhb_engine.posterior.forgetting import turned_since
 from lhb_engine.posterior.gain import are_enough, gain
 from lhb_engine.posterior.linearised_intervals import Certainty
@@ -150,10 +150,10 @@ class AnytimeFit:
         if first > window.first:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
-        active = np.flatnonzero(found.inclusion > ACTIVE)
         samples = self.candidates is not None or part.stops_teaching()
         samples = samples or are_untried(part.data, self.sets)
-        found, spread = self._about_mean(found, rho, first)
+        part, found, spread = self._about_mean(part, found, rho, first)
+        active = np.flatnonzero(found.inclusion > ACTIVE)
         known: Certainty | str = (
             OWN_SPREAD if spread else "Some directions hardly vary in the chosen contexts."
         )
@@ -231,21 +231,31 @@ class AnytimeFit:
         return FEW_LAGS.format(self.window.n_lags, self.horizon) if few else ""
 
     def _about_mean(
-        self, found: Posterior, rho: float, first: int
-    ) -> tuple[Posterior, ResponseSpread | None]:
-        """Return the posterior, and how trajectories differ from it in the rows from a round on."""
+        self, part: Part, found: Posterior, rho: float, first: int
+    ) -> tuple[Part, Posterior, ResponseSpread | None]:
+        """Return the posterior, its rows, and how trajectories differ from it in these.
+
+        Rows less own responses speak for the lag weights that these were found with. So the rows as
+        they came are fitted, too, and of both fits the likelier one decides, whatever the own
+        responses are: docs/model.md (15.2).
+        """
         if not self.options.own:
-            return found, None
-        given = found.weights, found.theta, float(found.effects[0]), found.noise
-        known = Predictor(*given, 0, True, rho, effects=found.effects[1:])
-        spread = self._spread(known, first)
-        return (found, None) if spread is None else spread.about_mean(found)
+            return part, found, None
+        fits, plain = [(part, found)], self.past.plain
+        if self.rows is not plain:
+            rows, form = plain.rows(first, self.window.last), self._forms.in_use
+            part = replace(part, data=fit_data(rows), rows=rows)
+            data = part.data if form == SHARED else part.data.summed()
+            fits.append((part, self._sample(data.whitened(rho), due=self.window.due, form=form)))
+        spreads = [self._spread(_predictor(one, rho), first) for _, one in fits]
+        best = int(np.argmin([one.cost if one else 0.0 for one in spreads]))
+        (part, found), spread = fits[best], spreads[best]
+        return (part, found, None) if spread is None else (part, *spread.about_mean(found))
 
     def _spread(self, known: Predictor, first: int) -> ResponseSpread | None:
         """Return how trajectories differ from a prediction in the rows from a round on."""
         evidence = Evidence.of(self.past.plain.rows(first, self.window.last), known, self.dim)
-        shifts = known.lag_weights.ndim == 1
-        return spread_of(evidence, shifts=shifts, by=self.options.groups)
+        return spread_of(evidence, shifts=known.lag_weights.ndim == 1, by=self.options.groups)
 
     def _gain(
         self,
@@ -306,15 +316,7 @@ class AnytimeFit:
         old, later = self.prediction, self.past.later
         assert old is not None
         assert later is not None
-        new = replace(
-            old,
-            theta=found.theta,
-            lag_weights=found.weights,
-            intercept=float(found.effects[0]),
-            effects=found.effects[1:],
-            autocorrelation=rho,
-        )
-        new = later.comparable(new, old)
+        new = later.comparable(_predictor(found, rho), old)
         return later.product(new, new) <= alarm_limit(later.n_rows) * old.noise**2
 
     def _squares(self, found: Posterior, rho: float, level: float | None = None) -> Floats:
@@ -368,8 +370,8 @@ class AnytimeFit:
         *,
         due: int,
         form: LagForm,
-        start: Floats | None,
-        weights: Floats | None,
+        start: Floats | None = None,
+        weights: Floats | None = None,
     ) -> Posterior:
         """Draw the posterior from rows with independent noise, by the seed of a fit due then."""
         if form != SHARED:
@@ -406,3 +408,9 @@ class AnytimeFit:
             start=old.theta,
             weights=old.lag_weights,
         ).draws
+
+
+def _predictor(found: Posterior, rho: float) -> Predictor:
+    """Return what a posterior predicts by, where noise has this correlation."""
+    given = found.weights, found.theta, float(found.effects[0]), found.noise
+    return Predictor(*given, 0, True, rho, effects=found.effects[1:])

@@ -279,6 +279,7 @@ class ResponseSpread(NamedTuple):
     shift: Floats  # (dim,)
     bounds: list[Floats]  # (2, dim): ends of the variances' intervals
     gains: list[float]  # nats by which this is likelier than that all, or all groups, are alike
+    cost: float  # -log likelihood, but for a constant
 
     def about_mean(self, found: "Posterior") -> tuple["Posterior", Self]:
         """Return the posterior about the mean of all, where these are shown to differ, and this."""
@@ -381,12 +382,10 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
     """
     every, dim = found, found.product.shape[1]
     found = found.with_most_rows(min(MOST, MOST_NUMBERS // dim**2))
-    if len(found.n_rows) < FEWEST:
-        return None
     size = np.einsum("nii->i", found.gram)
-    unit = np.diag(size.mean() / np.maximum(size, 1e-9 * size.mean())) if size.any() else None
-    if unit is None:
+    if len(found.n_rows) < FEWEST or not size.any():
         return None
+    unit = np.diag(size.mean() / np.maximum(size, 1e-9 * size.mean()))
     alike = _Likelihood.of(found, shifts)
     steps = [alike.step([np.zeros_like(unit)], alike.mean_square)]
     for tau in SPREADS[1:]:  # noise is what the last spread leaves
@@ -407,14 +406,13 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
         if likelier > LIKELIER * len(whole):
             step, gains = new, [gains[0] + likelier, likelier]
             groups = _means(every, by, step, shifts)
-    own, *_ = step.levels
     n_means = [len(level.mean) for level in step.levels[1:]] + [1]
     bounds = [
         _bounds(level, n, i > 0)
         for i, (level, n) in enumerate(zip(step.levels, n_means, strict=True))
     ]
-    responses = Responses(own.covariance, float(np.sqrt(step.noise2)), groups)
-    return ResponseSpread(responses, step.shift, bounds, gains)
+    responses = Responses(step.levels[0].covariance, float(np.sqrt(step.noise2)), groups)
+    return ResponseSpread(responses, step.shift, bounds, gains, step.cost)
 
 
 def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, Any]:

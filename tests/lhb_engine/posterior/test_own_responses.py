@@ -209,6 +209,29 @@ def test_bands_count_that_the_spread_is_estimated() -> None:
     assert widths[1] ** 2 == pytest.approx(left * (1.0 + 0.4**2 * left * (1.0 - 0.75 * left)))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_own_responses_about_a_wrong_lag_do_not_keep_it(seed: int) -> None:
+    """Users' contexts differ by user, so that what pays two rounds later seems to pay at once."""
+    rng, parts = np.random.default_rng(seed), {}
+    rounds, last = np.arange(1, 7), 180
+    for i in range(30):
+        theta = THETA + rng.standard_normal(DIM)
+        contexts = rng.standard_normal(DIM) + 0.5 * rng.standard_normal((6, DIM))
+        values = np.append([0.0, 0.0], contexts[:4] @ theta) + NOISE * rng.standard_normal(6)
+        measured = Measurements.single(rounds, values)
+        parts[f"{i:04}"] = Trajectory(contexts, measured, positions=rounds + 6 * i)
+    history = History(DIM, parts).over(FitWindow(1, 1, last, 3, last))
+    wrong = replace(KNOWN, lag_weights=np.array([1.0, 0.0, 0.0]), intercept=0.0, last_round=90)
+    spread = spread_of(Evidence.of(align(history), wrong, DIM), shifts=True)
+    assert spread.gains[0] > 2 * SHOWN
+    agent = make_agent("anytime", dim=DIM, horizon=3, own=True, profiles="shared")
+    agent.theta, agent.prediction = THETA, replace(wrong, own=spread.to_json())
+    found = agent.fit(history)
+    assert found.lag_weights[0] < 0.1
+    assert found.lag_weights[2] == pytest.approx(1.0, abs=0.4)
+    assert found.own["gain"] > 2 * spread.gains[0]
+
+
 def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
     """Rows less what the installed one's responses add would speak against any other."""
     history, _ = drawn(6, 8, 60, 0.5 * np.eye(DIM))

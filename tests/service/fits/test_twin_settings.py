@@ -16,7 +16,7 @@ from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
-from tests.lhb_engine.few_draws import few_draws
+from tests.lhb_engine.draw_little import draw_little
 from tests.service.service_harness import ServiceHarness
 from tests.service.transfer.test_copy import copied
 
@@ -32,7 +32,7 @@ def harness(
     store: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
-    few_draws(monkeypatch)
+    draw_little(monkeypatch)
     return ServiceHarness(tmp_path, store)
 
 

@@ -58,7 +58,7 @@ from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.anytime_options import AnytimeOptions
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
-from lhb_engine.posterior.settings import AnytimeSettings
+from lhb_engine.posterior.anytime_settings import AnytimeSettings
 from lhb_engine.simulation.environment import LongHorizonEnvironment, OwnLags
 from lhb_engine.simulation.play import simulate, simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits

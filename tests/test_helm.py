@@ -17,7 +17,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "deploy" / "helm"

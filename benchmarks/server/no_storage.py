@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import Mock
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.operation.server import run
 from service.session.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.ports import Changes, Keys, KnownRows

@@ -167,7 +167,7 @@ def audit(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _run(command: Any) -> Any:
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.transfer.without_server import run
 
     return run(read_settings().database_url, command, THROUGH_SERVER)
@@ -188,7 +188,7 @@ def _listed(url: str | None, name: str, **asked: Any) -> list[dict[str, Any]]:
     with ExitStack() as held:
         if url is None:
             from service.api import keys as listings
-            from service.base.settings import read_settings
+            from service.base.server_settings import read_settings
             from service.storage.database_url import open_reader
 
             reader = held.enter_context(open_reader(read_settings().database_url))

@@ -20,7 +20,7 @@ def serve(
 
     Example: lhb serve --port 8081
     """
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.operation.server import run
 
     run(host, port, read_settings())
@@ -31,7 +31,7 @@ def worker() -> None:
 
     Example: LHB_DATABASE_URL=postgresql://lhb@db/lhb lhb worker
     """
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.operation.worker import run
 
     run(read_settings())
@@ -42,7 +42,7 @@ def migrate() -> None:
 
     Example: lhb migrate
     """
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.storage.maintenance import migrate
 
     before, after = migrate(read_settings().database_url)
@@ -58,7 +58,7 @@ def backup(
 
     Example: lhb backup monday.lhb
     """
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.storage.maintenance import back_up
 
     contents = back_up(read_settings().database_url, file)
@@ -73,7 +73,7 @@ def restore(
 
     Example: LHB_DATABASE_URL=sqlite:///new.db lhb restore monday.lhb
     """
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.storage.maintenance import restore
     from service.storage.schema import SCHEMA
 
@@ -94,7 +94,7 @@ def settings(as_json: AsJson = False) -> None:
 
 
 def _settings() -> Iterator[dict[str, Any]]:
-    from service.base.settings import Settings, read_settings, variable_of
+    from service.base.server_settings import Settings, read_settings, variable_of
 
     values = read_settings().model_dump(mode="json")
     variables = {name.upper(): value for name, value in os.environ.items()}

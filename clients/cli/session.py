@@ -297,7 +297,7 @@ def sessions(
 def _from_database(archived: bool) -> list[Mapping[str, Any]]:
     """Read every tenant's sessions, beside a running server."""
     from service.api.sessions import session_answer
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.storage.database_url import open_reader
     from service.transfer.without_server import all_sessions
     from service.writer.agent_cache import deciding

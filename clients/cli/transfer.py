@@ -82,7 +82,7 @@ def _from_server(url: str, session: str, move: bool) -> Iterator[bytes]:
 
 
 def _from_database(session: str, move: bool) -> Iterator[bytes]:
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.storage.database_url import open_reader
     from service.transfer.file_format import export_session
     from service.transfer.without_server import archive, find
@@ -169,7 +169,7 @@ def _import(source: BinaryIO, url: str | None, name: str | None) -> str:
                 headers={"content-type": "application/x-ndjson"},
             )
         return str(answer_of(answer)["id"])
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.transfer.without_server import import_file
 
     with NamedTemporaryFile(prefix="lhb-import-") as file:
@@ -197,7 +197,7 @@ def replay(
     Example: lhb replay shop
     """
     from lhb_engine.blas import one_thread
-    from service.base.settings import read_settings
+    from service.base.server_settings import read_settings
     from service.storage.database_url import open_reader
     from service.transfer.replay import replay_session
     from service.transfer.without_server import all_sessions, find

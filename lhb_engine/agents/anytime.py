@@ -27,6 +27,7 @@ from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
 from lhb_engine.history import LATEST, FitWindow, Floats, History, Ints, Trajectory
+from lhb_engine.posterior.anytime_settings import AnytimeSettings
 from lhb_engine.posterior.own_responses import (
     Evidence,
     Responses,
@@ -34,7 +35,6 @@ from lhb_engine.posterior.own_responses import (
     less_responses,
 )
 from lhb_engine.posterior.prediction_check import Predictor
-from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class Anytime(Agent):
     def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.findings.all_checks import CODES, checked, latest
-        from lhb_engine.findings.check_follows import follows
+        from lhb_engine.findings.check_side_effects import follows
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction

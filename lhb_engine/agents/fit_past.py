@@ -22,7 +22,7 @@ from lhb_engine.design.session_sums import (
     loses_digits,
     session_sums,
 )
-from lhb_engine.findings.check_follows import following
+from lhb_engine.findings.check_side_effects import following
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows

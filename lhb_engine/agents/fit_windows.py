@@ -15,7 +15,7 @@ from itertools import count
 from math import ceil
 
 from lhb_engine.history import FitWindow
-from lhb_engine.posterior.settings import AnytimeSettings
+from lhb_engine.posterior.anytime_settings import AnytimeSettings
 
 FIRST_FIT = 8  # round of the first fit of `anytime`
 

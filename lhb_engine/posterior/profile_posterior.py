@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
-from lhb_engine.posterior.gibbs_chains import Chains
+from lhb_engine.posterior.gibbs_sampler import Chains
 from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
 from lhb_engine.posterior.smooth_profiles import SmoothProfiles
 from lhb_engine.posterior.sweep_products import MomentProducts

@@ -13,8 +13,8 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
-from lhb_engine.posterior.gibbs_chains import Chains
-from lhb_engine.posterior.settings import AnytimeSettings
+from lhb_engine.posterior.anytime_settings import AnytimeSettings
+from lhb_engine.posterior.gibbs_sampler import Chains
 from lhb_engine.posterior.smooth_profiles import SmoothChains
 
 WIDTH = 2.0  # prior deviation of the past's mean score about that expected, in scores' deviations

@@ -15,7 +15,7 @@ from scipy.special import logsumexp, ndtr
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.covariate_effects import CovariateEffects
-from lhb_engine.posterior.gibbs_chains import NOISE_ROWS, NOISE_SHARE, Chains
+from lhb_engine.posterior.gibbs_sampler import NOISE_ROWS, NOISE_SHARE, Chains
 
 MOVES = 3  # of a chain's shape, a sweep
 FADES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # lags

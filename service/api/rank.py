@@ -16,8 +16,8 @@ from service.api.routes import SESSION, Routes, read_session
 from service.api.runtime import service_of, tenant_of
 from service.base.loop_slices import SlicedWork
 from service.commands.contexts import arms_of, numbers_of
-from service.rounds.own_responses import own_agent
 from service.rounds.timeline import timeline_of
+from service.rounds.trajectory_theta import own_agent
 from service.session.names import NamedContexts
 from service.session.records import SessionRow
 from service.storage.reader import Reader

@@ -17,7 +17,7 @@ from service.base.playground import Playground
 from service.base.problems import ProblemCode
 from service.base.process_pool import NotBegun
 from service.base.recurring import Intervals
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.base.tenant_shares import Places, TenantLimit
 from service.commands.limits import Limits
 from service.session.records import Actor, SessionKey

@@ -15,8 +15,8 @@ from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
 from service.rounds.closing import closing_of
-from service.rounds.own_responses import closed_rounds, first_of_last, last_rounds
 from service.rounds.timeline import timeline_of
+from service.rounds.trajectory_theta import closed_rounds, first_of_last, last_rounds
 from service.session.covariates import given_covariates
 from service.session.records import DecisionRow, MeasurementRow, SessionRow, TrajectoryRow
 from service.storage.giving_way import giving_way

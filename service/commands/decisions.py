@@ -20,11 +20,11 @@ from service.commands.out_of_turn import is_stale
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import begin_rounds, fit_now, is_between_boundaries, mark_due
-from service.rounds.own_responses import own_agent
 from service.rounds.retention import refuse_dropped
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decision_of
 from service.rounds.timeline import timeline_of
+from service.rounds.trajectory_theta import own_agent
 from service.session.covariates import in_order
 from service.session.kept_contexts import FEW_NUMBERS, may_be_kept, pack, refuse_too_many
 from service.session.names import NO_NAMES, NamedContexts, after_choice, fill_repetition

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from service.base.problems import Problem, ProblemCode
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.session.records import SessionRow, TrajectoryKey
 from service.writer.unit_of_work import UnitOfWork
 

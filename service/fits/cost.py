@@ -12,7 +12,7 @@ from typing import Any
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.session.records import SessionRow
 
 SHORT_SECONDS = 2.0  # estimated CPU time up to which a fit is short

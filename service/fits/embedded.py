@@ -6,7 +6,7 @@ import time
 import structlog
 
 from service.base.process_pool import Processes
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.fits.cost import session_cost
 from service.fits.job import run_fit
 from service.fits.process_places import Place

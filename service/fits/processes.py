@@ -10,7 +10,7 @@ from pebble import ProcessExpired
 
 from service.base.problems import ProblemCode, Unavailable
 from service.base.process_pool import NotBegun, Processes
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy

@@ -37,7 +37,7 @@ from service.api.runtime import Service
 from service.base.logs import configure_logs
 from service.base.process_pool import Processes
 from service.base.recurring import Intervals
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
 from service.lift.watch import LiftWatch

@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from service.base.settings import DISTRIBUTION, Settings
+from service.base.server_settings import DISTRIBUTION, Settings
 from service.storage.database_url import without_password
 from service.storage.schema import SCHEMA
 

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.access import EVERYBODY, WRITER
 from service.api.request_bodies import DecisionBody, HistoryBody, RewardsBody, SessionBody
-from service.base.settings import DISTRIBUTION
+from service.base.server_settings import DISTRIBUTION
 
 INSTRUCTIONS = (
     "Sessions learn which arm to show from rewards that come late and mixed. Begin with "

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.operation.app import create_app
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.ports import Refused

@@ -19,7 +19,7 @@ from service.api.metrics import Metrics
 from service.base.logs import configure_logs
 from service.base.problems import Problem, Unavailable
 from service.base.process_pool import Processes
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.fits.cost import due_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job

@@ -432,7 +432,7 @@ class TrajectoryRow:
     n_measurements: int = 0
     measured_through: int = 0  # last round of any of its measurements
     last_at: float = 0.0  # time of its last decision
-    own: bytes | None = None  # its own theta: see `service.rounds.own_responses`
+    own: bytes | None = None  # its own theta: see `service.rounds.trajectory_theta`
     lately: bytes | None = None  # what was chosen: see `service.session.names`
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from service.base.problems import Problem, ProblemCode
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.storage.database_url import is_sqlite, sqlite_path
 
 FULL = (ENOSPC, EDQUOT, EFBIG)  # what a system says that can store no more of a file

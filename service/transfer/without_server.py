@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from service.base.problems import Problem
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.commands.sessions import change_session, unknown_session
 from service.session.records import SessionRow
 from service.storage.database_url import open_reader, open_store

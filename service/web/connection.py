@@ -18,7 +18,7 @@ from starlette.types import Message, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.base.problems import MEDIA_TYPE, TITLES, Problem, ProblemCode
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.personalizer.errors import is_personalizer
 from service.web.admission import Admission, is_plain
 

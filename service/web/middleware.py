@@ -20,7 +20,7 @@ from service.api.session_names import is_by_name, is_id, replace_name
 from service.base.field_types import field_name
 from service.base.logs import REQUEST_ID, log_failure, shown_path
 from service.base.problems import Problem, ProblemCode, defect
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.personalizer.errors import problem_answer
 from service.web.admission import Admission, may_refuse
 from service.web.api_keys import KeyWatch

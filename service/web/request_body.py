@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope
 
 from service.api.body_parsing import LARGE
 from service.base.problems import Problem, ProblemCode
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.web.connection import MCP_PATH
 
 IMPORT_PATH = "/v1/sessions/import"

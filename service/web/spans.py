@@ -36,7 +36,7 @@ from starlette.types import Scope
 
 from service.api.metrics import route_of
 from service.base.logs import shown_path
-from service.base.settings import DISTRIBUTION
+from service.base.server_settings import DISTRIBUTION
 from service.fits.processes import FitProcesses
 from service.web.request_log import trace_of
 from service.writer.group_commit import GroupCommit

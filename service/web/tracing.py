@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.storage.ports import Refused
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from benchmarks.server import features
 from benchmarks.server.features import FEATURES, OFF, ON
 from clients.cli.main import app
-from service.base.settings import known_variables
+from service.base.server_settings import known_variables
 
 
 def test_a_setting_that_is_switched_is_one_of_the_servers() -> None:

@@ -15,7 +15,7 @@ from benchmarks.regret_scoreboard import (
     run,
     variant_of,
 )
-from lhb_engine.posterior.settings import AnytimeSettings
+from lhb_engine.posterior.anytime_settings import AnytimeSettings
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clients.cli.demo import server
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.operation.app import create_app
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import httpx
 import psycopg
 import pytest
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.storage.database_url import open_store
 from service.storage.maintenance import LAST_LINE, back_up, migrate, restore
 from service.storage.ports import Refused

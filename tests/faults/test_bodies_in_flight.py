@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from select import select
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create

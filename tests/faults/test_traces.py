@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.commands.keys import new_key, save_key
 from service.storage.maintenance import migrate
 from service.storage.ports import Refused

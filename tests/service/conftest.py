@@ -13,7 +13,7 @@ import pytest
 from service.api.runtime import Service
 from service.base.process_pool import Processes
 from service.base.recurring import Intervals
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.fits.processes import FitProcesses
 from service.operation.app import create_app
 from service.operation.worker import Worker

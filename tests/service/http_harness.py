@@ -10,7 +10,7 @@ import httpx
 from service.api.decisions import decision_answer
 from service.api.runtime import Service
 from service.base.problems import Problem, ProblemCode
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.commands.rewards import Accepted
 from service.fits.embedded import FitPool
 from service.operation.app import create_app

@@ -80,7 +80,7 @@ create table trajectories (
     n_measurements integer not null,
     measured_through integer not null, -- no measurement reaches beyond this round
     last_at real not null,
-    own blob,                          -- its own theta, see service/rounds/own_responses.py
+    own blob,                          -- its own theta, see service/rounds/trajectory_theta.py
     lately blob,                       -- what was chosen, see service/session/names.py
     primary key (tenant, session_id, trajectory)
 ) without rowid;

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from clients.cli.output import WIDTH
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from tests.forked_process import lhb_text as lhb
 
 

@@ -7,7 +7,7 @@ from benchmarks.other_worlds.one_session import OneSession
 from benchmarks.worlds import Activity, ActivityByItself
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.covariates import Covariates, with_means
-from lhb_engine.findings.check_follows import following
+from lhb_engine.findings.check_side_effects import following
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
 from tests.examples import repeats
 

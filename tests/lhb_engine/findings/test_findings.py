@@ -14,14 +14,8 @@ from scipy.special import chdtri
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.findings import all_checks as checks
 from lhb_engine.findings.all_checks import checked, latest
-from lhb_engine.findings.check_contexts import (
-    CHANCE,
-    NEXT,
-    LagEffects,
-    check_features,
-    check_future,
-    check_halves,
-)
+from lhb_engine.findings.check_contexts import check_features
+from lhb_engine.findings.check_lags import CHANCE, NEXT, LagEffects, check_future, check_halves
 from lhb_engine.findings.finding import ASKED, unchecked_json
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal, multivariate_t
 
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.gibbs_chains import Chains
+from lhb_engine.posterior.gibbs_sampler import Chains
 from tests.lhb_engine.played_histories import (
     DIM,
     EFFECTS,

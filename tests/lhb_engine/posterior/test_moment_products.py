@@ -6,7 +6,7 @@ import pytest
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.moment_sums import session_moments
-from lhb_engine.posterior.gibbs_chains import Chains
+from lhb_engine.posterior.gibbs_sampler import Chains
 from lhb_engine.posterior.rank_one_posterior import context_scale, rank_one_posterior
 from tests.lhb_engine.played_histories import (
     DIM,

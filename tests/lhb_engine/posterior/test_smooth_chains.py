@@ -7,8 +7,8 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior import smooth_profiles
+from lhb_engine.posterior.anytime_settings import AnytimeSettings
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
-from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.posterior.smooth_profiles import SmoothChains
 
 DIM, HORIZON = 4, 24

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.api import body_parsing
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.operation.app import create_app
 from service.session.spec import DEFAULTS, REQUIRED
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from service.base.problems import TITLES, Problem, ProblemCode
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.operation.app import create_app
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents.fit_cost import posterior_cost
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.processes import Job
 from tests.examples import on_one_database

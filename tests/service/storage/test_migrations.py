@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.storage.database_url import open_store
 from service.storage.maintenance import migrate
 from service.storage.ports import Refused

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.base.problems import Problem
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.transfer.spool import Spool, SpooledFiles, open_spool
 from tests.service.conftest import Serve, problem
 

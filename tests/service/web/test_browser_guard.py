@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from service.base.problems import Problem
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.operation.app import App
 from service.operation.server import server_config
 from service.web.browser_guard import BrowserGuard

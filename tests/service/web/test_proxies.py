@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.base.settings import Settings
+from service.base.server_settings import Settings
 from service.web.proxies import TrustedProxies
 from tests.service.conftest import Serve, problem
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.design.covariates import with_means
-from lhb_engine.findings.check_follows import Rounds, check_missing, check_stay
+from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Measurements, Trajectory
 

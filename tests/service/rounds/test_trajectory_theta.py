@@ -16,7 +16,7 @@ from service.api.trajectories import _one
 from service.base.problems import Problem
 from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
-from service.rounds import own_responses, slot_sums
+from service.rounds import slot_sums, trajectory_theta
 from service.rounds.stored_rows import stored_measurements
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
@@ -97,7 +97,7 @@ def test_each_is_decided_for_by_their_own_theta(
         decision, _ = world.decide(name)
         own = np.frombuffer(decision.own)
         assert own @ theta > 0.97 * np.linalg.norm(own), name
-        number = own_responses.HEAD.pack(harness.session.estimate, np.inf)
+        number = trajectory_theta.HEAD.pack(harness.session.estimate, np.inf)
         assert world.row(name).own == number + own.tobytes()
         with harness.store.reader() as reader:
             said = _one(reader, harness.session, name, harness.now)
@@ -168,13 +168,13 @@ def test_one_row_decides_until_something_is_new(
     """Rounds are read after a reward, a correction, a void decision or a fit, and not else."""
     world, read = World(harness, database_url, most_stale=1), []
     world.play(120)
-    last_rounds = own_responses.last_rounds
+    last_rounds = trajectory_theta.last_rounds
 
     def counted(reader: Any, session: Any, name: str, *place: int) -> Any:
         read.append(name)
         return last_rounds(reader, session, name, *place)
 
-    monkeypatch.setattr(own_responses, "last_rounds", counted)
+    monkeypatch.setattr(trajectory_theta, "last_rounds", counted)
     before = world.decide("a")[0]
     assert [world.decide("a")[0].own for _ in range(3)] == [before.own] * 3
     assert len(read) <= 1
@@ -199,7 +199,7 @@ def test_where_all_are_alike_no_round_is_read() -> None:
         TrajectoryRow("t", "s", "a", 1, 1, 1),
         cast("SessionRow", SimpleNamespace(estimate=3)),
     )
-    found = own_responses.own_agent(lambda: pytest.fail("read"), session, agent, "a", row, 0.0)
+    found = trajectory_theta.own_agent(lambda: pytest.fail("read"), session, agent, "a", row, 0.0)
     assert found == (agent, None)
 
 
@@ -292,8 +292,8 @@ def test_it_is_worked_out_by_slots(
     with harness.store.reader() as reader:
         content = b"".join(export_session(reader, harness.session))
         row, session = world.row("a"), harness.session
-        place = own_responses.first_of_last(session, row), row.n_rounds
-        part = own_responses.last_rounds(reader, session, "a", *place)
+        place = trajectory_theta.first_of_last(session, row), row.n_rounds
+        part = trajectory_theta.last_rounds(reader, session, "a", *place)
         assert reader.last_slot_sums(session.key, 24).last_slot > 8
         window = FitWindow(1, 1, row.measured_through, 2, row.measured_through)
         past = timeline_of(session).past(reader, session, window, None, takes_kept=False)

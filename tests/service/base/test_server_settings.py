@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.base.problems import Unavailable
-from service.base.settings import Settings, unknown_variables
+from service.base.server_settings import Settings, unknown_variables
 from service.storage.database_url import open_reader
 from service.storage.maintenance import migrate
 from service.storage.ports import Refused
@@ -63,7 +63,7 @@ def test_a_password_file_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     file.write_bytes("größe\n".encode())
     locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     given = {"LHB_DATABASE_URL": "postgresql://lhb@db/lhb", "LHB_DATABASE_PASSWORD_FILE": str(file)}
-    code = "from service.base.settings import Settings; print(Settings().database_url)"
+    code = "from service.base.server_settings import Settings; print(Settings().database_url)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **locale, **given},

@@ -7,7 +7,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.fit_rows import measured_rows
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior import sweep_products
-from lhb_engine.posterior.gibbs_chains import Chains, gain, score_for
+from lhb_engine.posterior.gibbs_sampler import Chains, gain, score_for
 from tests.lhb_engine.played_histories import (
     DIM,
     KINDS,

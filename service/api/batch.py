@@ -6,7 +6,8 @@ in slices.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Required
 
 import structlog
@@ -44,6 +45,10 @@ from service.base.loop_slices import SlicedWork, pausing
 from service.base.problems import Problem, ProblemCode, defect
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
+from service.session.records import SessionKey
+from service.storage.ports import Keys
+from service.writer.command import Command
+from service.writer.unit_of_work import UnitOfWork
 
 router = Routes(tags=["decisions"])
 _Request = tuple[str, DecisionParts | ReceiveParts]  # a session, and what its command is made of
@@ -82,22 +87,78 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     items = await service.parsed(tenant, parse_batch, body)
     ids = await find_ids(service, tenant, [item[0] for item in items if isinstance(item, tuple)])
     attempts = await slices.run(pausing(_command(service, tenant, item, ids) for item in items))
-    commands = [one for one in attempts if not isinstance(one, Exception)]
-    results = iter(await service.writer.submit_all([*commands]) if commands else ())
-    outcomes: list[Any] = []  # a result, or the error in its place
-    blocked: dict[int, Awaitable[Taken]] = {}
-    for command in attempts:
-        result, error = (None, command) if isinstance(command, Exception) else next(results)
-        if isinstance(result, Blocked) and isinstance(command, Decide):
-            blocked[len(outcomes)] = wait_and_take(service, command, result)
-        outcomes.append(result if error is None else error)
-    taken = await asyncio.gather(*blocked.values(), return_exceptions=True)
-    for i, outcome in zip(blocked, taken, strict=True):
+    commands = {i: one for i, one in enumerate(attempts) if not isinstance(one, Exception)}
+    outcomes: list[Any] = [*attempts]  # in the place of each command its result, or its error
+    for i, outcome in (await _run_in_order(service, commands)).items():
         outcomes[i] = outcome
     shown = await slices.run(pausing(map(_answer, outcomes)))
     service.metrics.observe_items(shown, tenant)
     parts = await slices.run(pausing(encode(answer) for answer in shown))
     return 200, b'{"items":[%b]}' % b",".join(parts)
+
+
+@dataclass(slots=True)
+class _InOrder(Command[Any]):
+    """An item's command, which waits behind a decision of its session that waits for a fit.
+
+    `waiting` has the place of that decision, by session, as the commands of a batch leave it.
+    """
+
+    place: int
+    command: Decide | ReceiveRewards
+    waiting: dict[SessionKey, int]
+
+    def keys(self, keys: Keys) -> None:
+        """Add the rows that the command reads."""
+        self.command.keys(keys)
+
+    def whose(self) -> str:
+        """Return the session's tenant."""
+        return self.command.whose()
+
+    def is_brief(self, uow: UnitOfWork) -> bool:
+        """Whether the command reads and writes only a few rows."""
+        return self.command.is_brief(uow)
+
+    def __call__(self, uow: UnitOfWork) -> Any:
+        """Run the command, or return None: it was not its turn."""
+        key = self.command.key
+        if self.waiting.get(key, self.place) < self.place:
+            return None
+        self.waiting.pop(key, None)
+        result = self.command(uow)
+        if isinstance(result, Blocked):
+            self.waiting[key] = self.place
+        return result
+
+
+async def _run_in_order(
+    service: Service, commands: Mapping[int, Decide | ReceiveRewards]
+) -> dict[int, Any]:
+    """Run the items of a batch; return what each came to, a result or an error, by place.
+
+    Items of one session run in their order, also where one waits for a fit. All wait for fits no
+    longer than one decision does.
+    """
+    deadline = service.monotonic() + service.settings.fit_wait_seconds
+    outcomes: dict[int, Any] = {}
+    waiting: dict[SessionKey, int] = {}
+    left = [_InOrder(place, command, waiting) for place, command in commands.items()]
+    while left:
+        results = await service.writer.submit_all([*left])
+        waiting.clear()
+        held, blocked = [], {}
+        for one, (result, error) in zip(left, results, strict=True):
+            if error is None and result is None:
+                held.append(one)
+            elif isinstance(result, Blocked) and isinstance(one.command, Decide):
+                blocked[one.place] = wait_and_take(service, one.command, result, deadline)
+            else:
+                outcomes[one.place] = result if error is None else error
+        taken = await asyncio.gather(*blocked.values(), return_exceptions=True)
+        outcomes |= zip(blocked, taken, strict=True)
+        left = held
+    return outcomes
 
 
 def parse_batch(body: bytes) -> SlicedWork[list[_Request | Exception]]:
@@ -203,7 +264,8 @@ def _answer(outcome: Any) -> dict[str, Any]:
 async def post_batch(request: Request) -> Response:
     """Run all items, in their order.
 
-    Every item has the status and the answer that its own route would give.
+    Every item has the status and the answer that its own route would give. Behind a decision that
+    waits for a fit the later items of its session wait, too.
     """
     service, body = service_of(request), await request.body()
     status, answer = await run_batch(service, tenant_of(request), "", body)

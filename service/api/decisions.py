@@ -163,9 +163,11 @@ async def take(service: Service, command: Decide) -> Taken:
     return taken if isinstance(taken, Taken) else await wait_and_take(service, command, taken)
 
 
-async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocked) -> Taken:
+async def wait_and_take(
+    service: Service, command: Decide, taken: Taken | Blocked, deadline: float | None = None
+) -> Taken:
     """Wait for the fit that blocked the command, then submit it again; raises what `take` does."""
-    deadline = service.monotonic() + service.settings.fit_wait_seconds
+    deadline = deadline or service.monotonic() + service.settings.fit_wait_seconds
     command.rewards = []  # the first submission has stored them
     while isinstance(taken, Blocked):
         seconds = deadline - service.monotonic()

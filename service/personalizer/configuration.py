@@ -22,6 +22,7 @@ from service.base.field_types import STRICT, Dim, Horizon, Number
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import change_session, create_session, find_session, remove_session
 from service.fits.cost import allowed_cost
+from service.rounds.closing import closing_of
 from service.session.records import Actor, DecisionRow, SessionKey, SessionRow, TrajectoryKey
 from service.session.spec import DEFAULTS as SETTINGS_DEFAULTS
 from service.session.spec import PLAIN
@@ -205,8 +206,12 @@ async def put_configuration(version: Version, request: Request) -> Response:
 
 
 def settings_of(session: SessionRow) -> dict[str, Any]:
-    """Return a session's settings under the names of the body that creates one."""
-    return {name: getattr(session, name) for name in DEFAULTS if name != "seed"} | {"seed": None}
+    """Return a session's settings under the names of the body that creates one.
+
+    `default_reward` is what a round without rewards counts: 0 in a sum, unless it was asked.
+    """
+    settings = {name: getattr(session, name) for name in DEFAULTS}
+    return settings | {"seed": None, "default_reward": closing_of(session).default}
 
 
 def configuration_of(body: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -232,7 +237,6 @@ def asked_settings(configuration: ServiceConfiguration, before: dict[str, Any]) 
 
     `before`: settings that hold where the configuration says nothing.
     """
-    is_sum = configuration["rewardAggregation"] == "sum"
     options, epsilon = dict(before["options"]), configuration["explorationPercentage"]
     if epsilon != _epsilon(before["algorithm"], options):
         if "epsilon" not in {f.name for f in fields(ALGORITHMS[before["algorithm"]].options_type)}:
@@ -244,7 +248,7 @@ def asked_settings(configuration: ServiceConfiguration, before: dict[str, Any]) 
         "dim": configuration.get("dim", before["dim"]),
         "horizon": configuration.get("horizon", before["horizon"]),
         "options": options,
-        "reward_mode": "sum" if is_sum else "single",
+        "reward_mode": "sum" if configuration["rewardAggregation"] == "sum" else "single",
         "reward_wait_seconds": configuration["rewardWaitTime"].total_seconds(),
-        "default_reward": configuration["defaultReward"] + 0.0 or (None if is_sum else 0.0),
+        "default_reward": configuration["defaultReward"] + 0.0,
     }

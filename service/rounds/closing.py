@@ -98,8 +98,8 @@ class BySum(Closing):
         closed = max(first - 1, closed)
         rounds = np.arange(first, closed + 1)
         given = given.between(first, closed)
-        places, none = given.first - first, self.default or 0.0
-        return Measurements.single(rounds, _sums(places, given.value, len(rounds), none))
+        sums = _sums(given.first - first, given.value, len(rounds), self.default)
+        return Measurements.single(rounds, sums)
 
     def added(self, given: Measurements) -> Measurements:
         """Return one measurement of each measured round."""
@@ -107,9 +107,9 @@ class BySum(Closing):
         return Measurements.single(rounds, _sums(places, given.value, len(rounds)))
 
 
-def _sums(places: Ints, values: Floats, n: int, none: float = 0.0) -> Floats:
-    """Return the sums of values by place, in their order; `none` where there are none."""
-    return np.where(np.bincount(places, minlength=n), np.bincount(places, values, n), none)
+def _sums(places: Ints, values: Floats, n: int, none: float | None = None) -> Floats:
+    """Return the sums of values by place, in their order; where there are none `none`, or 0."""
+    return np.where(np.bincount(places, minlength=n), np.bincount(places, values, n), none or 0.0)
 
 
 def closing_of(session: SessionRow) -> Closing:
@@ -122,5 +122,5 @@ def _closing(has_totals: bool, reward_mode: str, default: float | None) -> Closi
     if has_totals:
         return ByTotal()
     if reward_mode == "sum":
-        return BySum(default)
+        return BySum(default or 0.0)
     return Closing() if default is None else ByDefault(default)

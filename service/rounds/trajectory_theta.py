@@ -4,7 +4,8 @@ A trajectory without rewards has that of its group, where groups differ. Of anot
 its theta with the number of the estimate that it is by. It is worked out again,
 from the trajectory's last rounds, at the first decision after a fit was installed, or after one of
 the trajectory's rewards came or was corrected, or a decision of it was void, or fell into a slot
-that is measured; and, where time closes rounds, after a round of it has closed.
+that is measured; and, where time closes rounds, after a round of it has closed or the wait has
+changed.
 """
 
 import math
@@ -22,9 +23,10 @@ from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
 
 MOST_ROUNDS = 512  # of a trajectory, which its theta is from
-# number of the estimate, and the time of the first decision that had closed no round yet
-HEAD = Struct("<qd")
-NOTHING = HEAD.pack(0, 0.0)
+# number of the estimate, the wait by which rounds were closed, and the time of the first decision
+# that had closed no round yet
+HEAD = Struct("<qdd")
+NOTHING = HEAD.pack(0, 0.0, 0.0)
 
 
 def own_agent(
@@ -42,8 +44,9 @@ def own_agent(
     if not (agent.responses_differ and session.estimate):
         return agent, None
     kept = (trajectory and trajectory.own) or NOTHING
-    number, following = HEAD.unpack_from(kept)
-    if number == session.estimate and following > now - session.reward_wait_seconds:
+    number, wait, following = HEAD.unpack_from(kept)
+    is_kept = number == session.estimate and wait == session.reward_wait_seconds
+    if is_kept and following > now - wait:
         theta = kept[HEAD.size :]
     elif not (trajectory and trajectory.n_rounds) or not (
         trajectory.n_measurements or closing_of(session).is_by_time
@@ -53,7 +56,7 @@ def own_agent(
         reader, first = read(), first_of_last(session, trajectory)
         closed, following = closed_rounds(reader, session, trajectory, now)
         theta = _theta_of(agent, key, last_rounds(reader, session, key, first, closed))
-        trajectory.own = HEAD.pack(session.estimate, following) + theta
+        trajectory.own = HEAD.pack(session.estimate, session.reward_wait_seconds, following) + theta
     return (agent.responding(np.frombuffer(theta)), theta) if theta else (agent, None)
 
 

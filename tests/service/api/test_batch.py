@@ -183,6 +183,27 @@ async def test_a_blocking_session_delays_only_its_own_items(serve: Serve) -> Non
         assert out[0]["decision"]["round"] == 5
 
 
+async def test_items_behind_a_decision_that_waits_for_a_fit_keep_their_order(serve: Serve) -> None:
+    async with serve() as client:
+        blocking = await client.create(algorithm="ad_lasso", refit="blocking")
+        for round in range(1, 5):
+            await client.decide(blocking, ARMS, rewards=[])
+            await client.reward(blocking, value=float(round), round=round)
+        of_b = {"event_id": "b", "value": 2.0}
+        bodies: list[dict[str, Any]] = [
+            {"decision": {"contexts": ARMS, "event_id": "b"}},
+            {"reward": of_b},
+            {"decision": {"contexts": ARMS, "event_id": "c", "rewards": [of_b | {"value": 1.0}]}},
+            {"reward": {"event_id": "c", "value": 3.0}},
+            {"reward": {"event_id": "d", "value": 3.0}},
+            *({"decision": {"contexts": ARMS, "event_id": f"e{i}"}} for i in range(20)),
+        ]
+        items = [{"session_id": blocking, **body} for body in bodies]
+        out = (await client.post("/v1/batch", json={"items": items})).json()["items"]
+        assert [item["status"] for item in out] == [201, 200, 409, 404, 404] + 20 * [201]
+        assert [one["decision"]["round"] for one in out if "decision" in one] == [5, *range(6, 26)]
+
+
 async def test_items_are_counted_and_refused_ones_too(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()

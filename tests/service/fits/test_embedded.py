@@ -94,6 +94,26 @@ async def test_who_waits_too_long_is_told_to_come_again(serve: Serve) -> None:
         assert (await client.decide(session, ARMS, event_id="e"))["round"] == 5
 
 
+async def test_a_batch_waits_for_fits_no_longer_than_a_decision(serve: Serve) -> None:
+    async with serve(fit_wait_seconds=0.2) as client:
+        gate, waits = close_gate(client, gated_fit), []
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        wait = client.service.fits.wait
+
+        async def counted(key: Any, due: int, seconds: float) -> bool:
+            waits.append(seconds)
+            return await wait(key, due, seconds)
+
+        client.service.fits.wait = counted  # type: ignore[method-assign]
+        items = [{"session_id": session, "decision": {"contexts": ARMS}} for _ in range(20)]
+        answers = (await client.post("/v1/batch", json={"items": items})).json()["items"]
+        assert {item["problem"]["code"] for item in answers} == {"fit_pending"}
+        assert sum(waits) <= 0.2
+        gate.unlink()
+        await until(lambda: installed(client, session))
+
+
 @pytest.mark.parametrize("mode", ["single", "sum"])
 async def test_who_is_sent_away_leaves_rewards_once_and_no_round(serve: Serve, mode: str) -> None:
     async with serve(fit_wait_seconds=0.1) as client:

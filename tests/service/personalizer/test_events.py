@@ -174,6 +174,23 @@ async def test_a_configuration_holds_from_the_first_round_on(serve: Serve) -> No
         assert (await client.read("/v1/sessions/old"))["n_rounds"] == 1
 
 
+@on_one_database
+@pytest.mark.parametrize("default", [None, 0.0, 2.0])
+async def test_a_sum_that_is_told_again_is_the_same(serve: Serve, default: float | None) -> None:
+    """A sum of no rewards is 0, whether that was asked or not."""
+    path = f"{ROOT}/configurations/service"
+    async with serve() as client:
+        made = {"dim": 8, "horizon": 2, "reward_mode": "sum", "reward_wait_seconds": 1.0}
+        named = {"name": "personalizer", "categories": "hashed", "options": {"epsilon": 0.1}}
+        await client.create(algorithm="anytime", **made, **named, default_reward=default)
+        await rank(client)
+        asked = {name: one for name, one in (await client.read(path)).items() if name != "dim"}
+        assert asked["defaultReward"] == (default or 0.0)
+        assert (await client.put(path, json=asked)).status_code == 200
+        answer = await client.put(path, json=asked | {"defaultReward": 1.0})
+        refused(answer, 409, "BadRequest", "session_conflict", None)
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"actions": []}, "invalid", "actions"),
     ({"actions": [*ACTIONS, ACTIONS[0]]}, "duplicate_arm_ids", "actions[3].id"),

@@ -16,6 +16,7 @@ from service.api.trajectories import _one
 from service.base.problems import Problem
 from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
+from service.commands.sessions import change_session
 from service.rounds import slot_sums, trajectory_theta
 from service.rounds.stored_rows import stored_measurements
 from service.rounds.timeline import timeline_of
@@ -97,7 +98,7 @@ def test_each_is_decided_for_by_their_own_theta(
         decision, _ = world.decide(name)
         own = np.frombuffer(decision.own)
         assert own @ theta > 0.97 * np.linalg.norm(own), name
-        number = trajectory_theta.HEAD.pack(harness.session.estimate, np.inf)
+        number = trajectory_theta.HEAD.pack(harness.session.estimate, 0.0, np.inf)
         assert world.row(name).own == number + own.tobytes()
         with harness.store.reader() as reader:
             said = _one(reader, harness.session, name, harness.now)
@@ -368,6 +369,13 @@ def test_it_is_renewed_as_time_closes_rounds(
     last = harness.decide("a", contexts=np.eye(DIM))
     assert last.own != decided[1]  # rounds without a reward have closed meanwhile
     assert np.array(said["values"]).tobytes() == last.own
-    harness.key = harness.import_file(tmp_path, content)[0].key
+    live, harness.key = harness.key, harness.import_file(tmp_path, content)[0].key
     assert harness.decide("a", contexts=np.eye(DIM)).own == last.own
     assert world.differences() == []
+    harness.key = live  # with a longer wait rounds are open again
+    longer = {"reward_wait_seconds": wait + 1000.0}
+    harness.run(change_session(live, longer))
+    with harness.store.reader() as reader:
+        said = _one(reader, harness.session, "a", harness.now)["own"]
+    again = harness.decide("a", contexts=np.eye(DIM)).own
+    assert np.array(said["values"]).tobytes() == again != last.own

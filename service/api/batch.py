@@ -99,9 +99,9 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
 
 @dataclass(slots=True)
 class _InOrder(Command[Any]):
-    """An item's command, which waits behind a decision of its session that waits for a fit.
+    """An item's command. It does not run while an earlier decision of its session waits for a fit.
 
-    `waiting` has the place of that decision, by session, as the commands of a batch leave it.
+    `waiting` is shared by the items of a batch: by session, the place of the decision that waits.
     """
 
     place: int

@@ -166,7 +166,10 @@ async def take(service: Service, command: Decide) -> Taken:
 async def wait_and_take(
     service: Service, command: Decide, taken: Taken | Blocked, deadline: float | None = None
 ) -> Taken:
-    """Wait for the fit that blocked the command, then submit it again; raises what `take` does."""
+    """Wait for the fit that blocked the command, then submit it again; raises what `take` does.
+
+    `deadline` is by the service's monotonic clock; without one the wait is `fit_wait_seconds`.
+    """
     deadline = deadline or service.monotonic() + service.settings.fit_wait_seconds
     command.rewards = []  # the first submission has stored them
     while isinstance(taken, Blocked):

@@ -138,9 +138,13 @@ async def test_findings_call_features_by_the_arms_that_have_them(serve: Serve) -
 
 @on_one_database
 async def test_what_fits_of_before_did_not_look_for_is_no_difference(serve: Serve) -> None:
-    """The estimate of a session from before there were findings has none, and replays equal."""
+    """The estimate of a session from before there were findings has none, and replays equal.
+
+    A season that fits adopt is found by one fit alone, so this session adopts none.
+    """
     async with serve() as client:
-        session = await client.create(algorithm="anytime", dim=2, horizon=4)
+        told = {"adopts": False}
+        session = await client.create(algorithm="anytime", dim=2, horizon=4, options=told)
         await client.post(f"/v1/sessions/{session}/history", json=log(200))
         await until(lambda: found(client, session))
         lines = (await client.get(f"/v1/sessions/{session}/events")).content.splitlines()

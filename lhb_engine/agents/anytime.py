@@ -65,9 +65,10 @@ class Anytime(Agent):
             raise OptionError("levels", "needs dim times horizon to be at most 1000")
         if options.form == "smooth" and dim * horizon > MOST_UNKNOWNS:
             raise OptionError("profiles", "needs dim times horizon to be at most 600")
-        for feature in chain.from_iterable(options.profile_groups):
+        features = {"profiles": chain(*options.profile_groups), "own": options.own_features}
+        for name, feature in ((name, one) for name, told in features.items() for one in told):
             if feature not in range(dim):
-                raise OptionError("profiles", f"there is no feature {feature!r}")
+                raise OptionError(name, f"there is no feature {feature!r}")
         self._held = max(4, horizon // 12)
         self.candidates: Floats | None = None
         self._responses: tuple[Predictor | None, Responses | None] = None, None

@@ -255,7 +255,8 @@ class AnytimeFit:
     def _spread(self, known: Predictor, first: int) -> ResponseSpread | None:
         """Return how trajectories differ from a prediction in the rows from a round on."""
         evidence = Evidence.of(self.past.plain.rows(first, self.window.last), known, self.dim)
-        return spread_of(evidence, shifts=known.lag_weights.ndim == 1, by=self.options.groups)
+        shifts, told = known.lag_weights.ndim == 1, self.options
+        return spread_of(evidence, shifts=shifts, by=told.groups, features=told.own_features)
 
     def _gain(
         self,

@@ -18,7 +18,8 @@ MOST_SEASONS = 3  # with which another one is told by itself
 MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
 MOST_LETTERS = 256  # of a name
 Profiles = Literal["shared", "each", "chosen"]
-Groups = tuple[tuple[int | str, ...], ...]  # features that share a lag profile
+Features = tuple[int | str, ...]
+Groups = tuple[Features, ...]  # features that share a lag profile
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,12 @@ class AnytimeOptions(Options):
         changeable="anew",
     )
 
-    own: bool = option(
+    own: bool | Features = option(
         False,
         "Trajectories may have responses of their own: what works for one need not work for "
         "another. Decisions of a trajectory are by its own theta, which begins as everybody's. "
-        "Fits look at the session's last 32 768 rounds at most.",
+        "A list has the features whose effect may differ, names in `features` or numbers from 0; "
+        "true: all of them. Fits look at the session's last 32 768 rounds at most.",
         changeable="anew",
     )
 
@@ -126,6 +128,11 @@ class AnytimeOptions(Options):
         return () if isinstance(self.profiles, str) else cast(Any, self.profiles)
 
     @property
+    def own_features(self) -> tuple[int, ...]:
+        """The features whose effect may differ, where such were told to an agent; empty: all."""
+        return () if isinstance(self.own, bool) else cast(Any, self.own)
+
+    @property
     def told(self) -> Covariates:
         """What fits are told of each round."""
         return Covariates(self.seasonality, self.trend, self.covariates)
@@ -135,7 +142,7 @@ class AnytimeOptions(Options):
         if found.code == "season":
             return any(_is_part(season, found.period or 0.0) for season in self.seasonality)
         told = {"trend": self.trend, "lags_change": self.memory}
-        told |= {"levels_differ": self.levels, "responses_differ": self.own}
+        told |= {"levels_differ": self.levels, "responses_differ": bool(self.own)}
         return bool(told.get(found.code))
 
     def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -161,8 +168,12 @@ class AnytimeOptions(Options):
         check_number("most_stale", self.most_stale, 0.1, 1)
         if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
-        for name in ("signed", "trend", "adopts", "levels", "own", "zero_start"):
+        for name in ("signed", "trend", "adopts", "levels", "zero_start"):
             check_flag(name, getattr(self, name))
+        if isinstance(self.own, list | tuple):
+            object.__setattr__(self, "own", _features("own", self.own, 1))
+        else:
+            check_flag("own", self.own)
         by = self.groups
         if by is not None:
             check_text("groups", by, MOST_LETTERS)
@@ -187,13 +198,23 @@ def _profiles(given: Any) -> Profiles | Groups:
     if not isinstance(given, list | tuple):
         check_among("profiles", given, get_args(Profiles))
         return cast(Profiles, given)
-    lists = [tuple(group) if isinstance(group, list | tuple) else () for group in given]
-    features = [feature for group in lists for feature in group]
-    if not lists or min(map(len, lists)) < 2 or {*map(type, features)} - {int, str}:
-        raise OptionError("profiles", "a group is a list of two features or more")
-    if len(set(features)) < len(features):
-        raise OptionError("profiles", "a feature stands twice")
+    lists = [_features("profiles", group, 2) for group in given or [()]]
+    _features("profiles", [feature for group in lists for feature in group], 2)
     return tuple(lists)
+
+
+def _features(name: str, given: Any, fewest: int) -> Features:
+    """Return the names and numbers of features in a list of an option.
+
+    Raises `OptionError`: it is no list of so many different ones.
+    """
+    is_list = isinstance(given, list | tuple) and len(given) >= fewest
+    if not is_list or {*map(type, given)} - {int, str}:
+        many = "two features" if fewest > 1 else "one feature"
+        raise OptionError(name, f"a list has {many} or more: names, or numbers from 0")
+    if len(set(given)) < len(given):
+        raise OptionError(name, "a feature stands twice")
+    return tuple(given)
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -351,7 +351,8 @@ class _Likelihood:
         new = []
         for level in step.levels:
             covariance, n = level.second / len(level.mean), len(level.mean)
-            alone = (len(covariance) + PRIOR) / (n + len(covariance) + PRIOR)
+            dim = np.count_nonzero(np.diag(covariance))
+            alone = (dim + PRIOR) / (n + dim + PRIOR)
             new.append(covariance + alone * (np.diag(np.diag(covariance)) - covariance))
         return self.step(new, step.noise2)
 
@@ -359,13 +360,14 @@ class _Likelihood:
 def _beyond(steps: list[_Sweep]) -> list[Floats]:
     """Return covariances beyond those of three steps, by the roots of these."""
     roots = [np.stack([_root(level.covariance) for level in step.levels]) for step in steps]
+    differ = np.diagonal([level.covariance for level in steps[0].levels], axis1=1, axis2=2) > 0.0
     first, second, third = roots
     by = second - first
     change = third - second - by
     turn = float(np.linalg.norm(change))
     size = min(max(1.0, float(np.linalg.norm(by)) / max(turn, TINY)), FARTHEST)
     far = first + 2.0 * size * by + size**2 * change
-    return list(far @ far.transpose(0, 2, 1))
+    return list(far @ far.transpose(0, 2, 1) * differ[:, :, None] * differ[:, None, :])
 
 
 def _root(covariance: Floats) -> Floats:
@@ -373,19 +375,23 @@ def _root(covariance: Floats) -> Floats:
     return np.asarray(np.linalg.cholesky(covariance + least * np.eye(len(covariance))))
 
 
-def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> ResponseSpread | None:
+def spread_of(
+    found: Evidence, *, shifts: bool, by: str | None = None, features: Sequence[int] = ()
+) -> ResponseSpread | None:
     """Return how responses differ, from the likelihood of all pairs of covariance and noise.
 
     It is that of equal spreads of all features, as units of these are equal, and from there that of
-    any covariance. With `shifts` the mean may be another than theta. With `by` (see `group_of`)
-    groups have means of their own, where these are likelier. None from a few trajectories.
+    any covariance. With `features` only responses to these differ: the covariance is 0 elsewhere.
+    With `shifts` the mean may be another than theta. With `by` (see `group_of`) groups have means
+    of their own, where these are likelier. None from a few trajectories.
     """
     every, dim = found, found.product.shape[1]
+    differ = np.isin(np.arange(dim), features) if features else np.full(dim, True)
     found = found.with_most_rows(min(MOST, MOST_NUMBERS // dim**2))
     size = np.einsum("nii->i", found.gram)
     if len(found.n_rows) < FEWEST or not size.any():
         return None
-    unit = np.diag(size.mean() / np.maximum(size, 1e-9 * size.mean()))
+    unit = np.diag(differ * size.mean() / np.maximum(size, 1e-9 * size.mean()))
     alike = _Likelihood.of(found, shifts)
     steps = [alike.step([np.zeros_like(unit)], alike.mean_square)]
     for tau in SPREADS[1:]:  # noise is what the last spread leaves
@@ -393,7 +399,7 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
     best = int(np.argmin([step.cost for step in steps]))
     whole, noise2 = SPREADS[best] ** 2 * unit, steps[best].noise2
     step, groups = alike.likeliest([whole], noise2), None
-    if steps[best].cost - step.cost < LIKELIER * dim:
+    if steps[best].cost - step.cost < LIKELIER * differ.sum():
         step = steps[best]  # few rows say no more than how large a spread is
     gains = [steps[0].cost - step.cost]
     names = [group_of(key, by) for key in found.keys] if by and best else []
@@ -403,12 +409,12 @@ def spread_of(found: Evidence, *, shifts: bool, by: str | None = None) -> Respon
         costs = [split.step(start, noise2).cost for start in starts]
         new = split.likeliest(starts[int(np.argmin(costs))], noise2)
         likelier = step.cost - new.cost
-        if likelier > LIKELIER * len(whole):
+        if likelier > LIKELIER * differ.sum():
             step, gains = new, [gains[0] + likelier, likelier]
             groups = _means(every, by, step, shifts)
     n_means = [len(level.mean) for level in step.levels[1:]] + [1]
     bounds = [
-        _bounds(level, n, i > 0)
+        _bounds(level, n, i > 0, differ)
         for i, (level, n) in enumerate(zip(step.levels, n_means, strict=True))
     ]
     responses = Responses(step.levels[0].covariance, float(np.sqrt(step.noise2)), groups)
@@ -431,17 +437,19 @@ def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, An
     return {"by": by, "covariance": covariance, "means": means, "errors": errors}
 
 
-def _bounds(level: _Level, n_means: int, of_groups: bool) -> Floats:
+def _bounds(level: _Level, n_means: int, of_groups: bool, differ: np.ndarray) -> Floats:
     """Return the ends of the variances' intervals, by the information on all of the covariance.
 
     A variance and what errors of each theta add to it are together that of as many normal numbers
     as trajectories, or groups, say equally much. An interval reaches down to 0 where the variance
     is not clearly above it: for groups by errors of a variance of 0, for trajectories more slowly.
+    Where responses cannot `differ`, (dim,), it is 0.
     """
     from scipy.special import chdtri  # what only fits need
 
-    precision, variance = level.precision, np.diag(level.covariance)
+    precision = level.precision * differ[:, None] * differ
     n, dim = precision.shape[:2]
+    variance = np.diag(level.covariance)
     flat = precision.reshape(len(precision), -1)
     both = (flat.T @ flat).reshape(dim, dim, dim, dim).transpose(0, 2, 1, 3).reshape(dim**2, -1)
     rows, columns = np.triu_indices(dim)
@@ -449,7 +457,7 @@ def _bounds(level: _Level, n_means: int, of_groups: bool) -> Floats:
     pairs = np.maximum(unit[:, rows * dim + columns], unit[:, columns * dim + rows])
     inverse = np.linalg.pinv(0.5 * pairs.T @ both @ pairs, hermitian=True)
     squares = np.maximum(np.diag(inverse)[rows == columns], 0.0)
-    error = np.sqrt(squares * n / (n - n_means))  # so many tell the means
+    error = differ * np.sqrt(squares * n / (n - n_means))  # so many tell the means
     unknown = 1.0 - np.einsum("ij,nji->i", level.covariance, precision) / n if of_groups else 1.0
     told = np.einsum("nii->n", precision) ** 2
     free = max(float(told.sum() ** 2 / np.sum(told**2)) - n_means, 1.0)

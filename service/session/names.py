@@ -190,16 +190,20 @@ class Names:
         return Names(columns, self.categories, self.arms, products, repetition)
 
     def numbered(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options in which features that share a lag profile are the numbers of columns.
+        """Return options in which names in lists of features are the numbers of their columns.
 
         A name that no column has stays; categories have none, since theirs may be erased.
         """
-        groups = options.get("profiles")
-        if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
-            return dict(options)
         known = {name: at for name, at in self._column.items() if CATEGORY not in name}
-        told = [[known.get(one, one) if isinstance(one, str) else one for one in g] for g in groups]
-        return {**options, "profiles": told}
+
+        def numbers(told: Any) -> Any:
+            if isinstance(told, list):
+                return [numbers(one) for one in told]
+            return known.get(told, told) if isinstance(told, str) else told
+
+        lists = {name: options.get(name) for name in ("own", "profiles")}
+        lists = {name: told for name, told in lists.items() if isinstance(told, list)}
+        return {**options, **{name: numbers(told) for name, told in lists.items()}}
 
     def without(self, label: str) -> "Names":
         """Return these names with the name of a category erased.

@@ -7,6 +7,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime_fit import OWN_SPREAD
+from lhb_engine.agents.base import OptionError
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
@@ -279,6 +280,38 @@ def test_a_feature_that_works_for_all_alike_has_no_spread() -> None:
     assert low[2] == 0.0
     assert high[2] < 0.1
     assert (low[:2] > 0.2).all()
+
+
+def test_only_named_features_have_a_spread() -> None:
+    """Of these it is what is found without the others; a feature that is not named has none."""
+    history, _ = drawn(5, 60, 20, np.diag([0.3, 0.3, 0.0]))
+    found = Evidence.of(align(history), KNOWN, DIM)
+    every, named, one = (
+        spread_of(found, shifts=True, features=features) for features in ((), (0, 1), (0,))
+    )
+    left = np.array([0, 1])
+    assert named.responses.covariance[2].any() is np.False_
+    assert named.to_json()["intervals"][2] == [0.0, 0.0]
+    assert named.responses.covariance[:2, :2] == pytest.approx(
+        every.responses.covariance[:2, :2], abs=0.005
+    )
+    short = Evidence(found.gram[:, left][:, :, left], found.product[:, left], *found[2:])
+    alone = spread_of(short, shifts=True)
+    assert named.gains[0] == pytest.approx(alone.gains[0], rel=0.02)
+    assert named.cost - one.cost < -SHOWN  # the other one differs, too
+    assert (named.responses.errors(found)[:, 2] == 0.0).all()
+    assert named.responses.deltas(found)[:, 2].any() is np.False_
+    whole = spread_of(found, shifts=True, features=(0, 1, 2))
+    assert whole.to_json() == every.to_json()
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [([], "one feature or more"), ([0, 0], "twice"), ([3], "no feature 3"), (["x"], "no feature")],
+)
+def test_features_that_cannot_be_named(own: list, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        make_agent("anytime", dim=DIM, horizon=3, own=own)
 
 
 def in_groups(seed: int, apart: float) -> tuple[History, dict[str, Floats]]:

@@ -9,6 +9,7 @@ import pytest
 from service.api import trajectories
 from service.api.trajectories import cut_by_rounds
 from service.session.records import TrajectoryRow
+from service.transfer.replay import replay_session
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
 
@@ -196,6 +197,40 @@ async def test_what_is_known_of_one_trajectory(serve: Serve) -> None:
         problem(await client.get(f"{path}/trajectories/nobody"), 404, "unknown_trajectory", "key")
         await client.delete(f"{path}/trajectories/u1")
         problem(await client.get(f"{path}/trajectories/u1"), 404, "unknown_trajectory", "key")
+
+
+@on_one_database
+async def test_features_that_may_differ_are_told_by_name(serve: Serve) -> None:
+    """Of the others nobody has a response of their own; a copy of the session replays."""
+    settings = {"algorithm": "anytime", "dim": 2, "horizon": 2, "refit": "blocking"}
+    options = {"own": ["cheap"], "most_stale": 1}
+    async with serve() as client:
+        session = await client.create(**settings, features=["new", "cheap"], options=options)
+        path = f"/v1/sessions/{session}"
+        for i in range(8):
+            theta = np.array([0.8, np.cos(i)])
+            body = {**logged(theta, 30, i), "trajectory": f"u{i}"}
+            assert (await client.post(f"{path}/history", json=body)).is_success
+            await until(lambda: fitted(client, path))  # fits do not depend on the pace
+        estimate = await client.read(f"{path}/estimate")
+        assert estimate["own"]["message"].startswith("Trajectories differ in what cheap does")
+        assert (estimate["own"]["spread"][0], estimate["own"]["intervals"][0]) == (0.0, [0.0, 0.0])
+        for name in ("u1", "new"):
+            await client.decide(session, trajectory=name, contexts=[[1, 0], [0, 1]])
+        one = await client.read(f"{path}/trajectories/u1")
+        assert one["own"]["values"][0] == one["everybody"]["values"][0]
+        assert one["own"]["values"][1] != one["everybody"]["values"][1]
+        file = (await client.get(f"{path}/events")).content
+        made = await client.post("/v1/sessions/import?name=again", content=file)
+        assert made.status_code == 201, made.text
+        assert made.json()["options"] == options
+        for key in (session, made.json()["id"]):
+            with client.service.store.reader() as reader:
+                found = reader.session(("", key))
+                assert found is not None
+                assert replay_session(reader, found).differences == []
+        refused = await client.patch(path, json={"options": {**options, "own": ["nobody"]}})
+        problem(refused, 422, "bad_option", "options.own")
 
 
 @on_one_database

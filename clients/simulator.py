@@ -18,7 +18,7 @@ from clients.progress import OnRound, progress
 from clients.sdk.client import Client
 from clients.sdk.session import Session
 from clients.simulation_options import WorldOptions
-from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.agents import ALGORITHMS, Agent, make_agent
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints
@@ -51,7 +51,8 @@ class SimulationSettings(WorldOptions):
             if algorithm not in ALGORITHMS:
                 raise ValueError(f"algorithm: {algorithm!r} is none of {', '.join(ALGORITHMS)}")
             if not ALGORITHMS[algorithm].needs_truth:
-                make_options(algorithm, dict(self.options.get(algorithm, {})))
+                options = self.options.get(algorithm, {})
+                make_agent(algorithm, dim=self.dim, horizon=self.horizon, **options)
 
     @property
     def n_rounds(self) -> int:

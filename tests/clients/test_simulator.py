@@ -67,6 +67,8 @@ def test_features_pay_at_lags_of_their_own_over_http_as_in_process(url: str) -> 
         replace(SMALL, profiles="own")
     with pytest.raises(ValueError, match="weather have shared ones"):
         replace(SMALL, profiles="each", weather=1.0)
+    with pytest.raises(ValueError, match="there is no feature 9"):
+        replace(SMALL, algorithms=("anytime",), options={"anytime": {"profiles": [[0, 9]]}})
 
 
 def test_a_differenced_phase_in_ten_dims(url: str) -> None:

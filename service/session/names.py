@@ -201,9 +201,9 @@ class Names:
                 return [numbers(one) for one in told]
             return known.get(told, told) if isinstance(told, str) else told
 
-        lists = {name: options.get(name) for name in ("own", "profiles")}
-        lists = {name: told for name, told in lists.items() if isinstance(told, list)}
-        return {**options, **{name: numbers(told) for name, told in lists.items()}}
+        lists = {name: options[name] for name in ("own", "profiles") if name in options}
+        told = {name: numbers(one) for name, one in lists.items() if isinstance(one, list)}
+        return {**options, **told}
 
     def without(self, label: str) -> "Names":
         """Return these names with the name of a category erased.

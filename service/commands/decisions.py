@@ -20,6 +20,7 @@ from service.commands.out_of_turn import is_stale
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import begin_rounds, fit_now, is_between_boundaries, mark_due
+from service.rounds.events import apply
 from service.rounds.retention import refuse_dropped
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decision_of
@@ -27,7 +28,7 @@ from service.rounds.timeline import timeline_of
 from service.rounds.trajectory_theta import own_agent
 from service.session.covariates import in_order
 from service.session.kept_contexts import FEW_NUMBERS, may_be_kept, pack, refuse_too_many
-from service.session.names import NO_NAMES, NamedContexts, after_choice, fill_repetition
+from service.session.names import NO_NAMES, NamedContexts, fill_repetition
 from service.session.records import DecisionRow, SessionKey, SessionRow, VoidRow
 from service.session.rules import has_only_sums
 from service.session.trial import arm_index
@@ -191,15 +192,11 @@ class Decide(SessionCommand[Taken | Blocked]):
                 lambda: uow.stored, session, agent, self.trajectory, trajectory, uow.now
             )
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
-        session.count_decision(trajectory, at)
-        begun = timeline.begun_by(session.n_rounds, at)
-        if trajectory.own is not None and timeline.is_measured(trajectory, begun):
-            trajectory.own = None
-        round = trajectory.n_rounds
+        round, position = trajectory.n_rounds + 1, session.n_rounds + 1
         arm, scores, propensity, explored, context = None, b"", None, False, b""
         kept = None
         agent_arm = None
-        draw = timeline.draw(session, self.trajectory, round, session.n_rounds, at)
+        draw = timeline.draw(session, self.trajectory, round, position, at)
         n_arms = 0 if contexts is None else len(contexts)
         trial, horizon = session.trial, session.horizon
         played_by, forced, drawn = trial.play(draw, horizon, n_arms, forced, default)
@@ -212,17 +209,15 @@ class Decide(SessionCommand[Taken | Blocked]):
             if agent.takes_means and n_arms > 1:
                 context += KNOWN + (np.add.reduce(contexts) / n_arms).tobytes()
             keeps = session.keep_contexts or agent.takes_sets
-            if keeps and may_be_kept(session, n_arms, session.n_rounds):
+            if keeps and may_be_kept(session, n_arms, position):
                 kept = pack(contexts, session.keep_contexts)
-        if names.repetition:
-            trajectory.lately = after_choice(names, trajectory.lately, context, session.dim)
-        epoch, next_fit_round = timeline.epoch(session, agent, begun)
+        epoch = timeline.epoch(session, agent, timeline.begun_by(position, at))
         decision = DecisionRow(  # by place: by name each decision costs more
             *self.key,
             self.trajectory,
             round,
-            trajectory.n_decisions,
-            session.n_rounds,
+            trajectory.n_decisions + 1,
+            position,
             self.event_id,
             self.digest,
             arm,
@@ -232,9 +227,9 @@ class Decide(SessionCommand[Taken | Blocked]):
             propensity,
             explored,
             forced is not None,
-            epoch,
+            epoch[0],
             session.model_version,
-            next_fit_round,
+            epoch[1],
             at,
             played_by,
             agent_arm,
@@ -242,11 +237,13 @@ class Decide(SessionCommand[Taken | Blocked]):
             beside,
             own_theta,
         )
+        begun = apply(session, trajectory, decision)
         uow.add_decision(decision)
         uow.effects.counts["decisions", session.tenant] += 1
         uow.count(session)
         uow.save_trajectory(trajectory)
-        begin_rounds(uow, session, timeline, agent, begun, max(uow.now, at))
+        if begun:
+            begin_rounds(uow, session, timeline, agent, begun, max(uow.now, at))
         return decision
 
 
@@ -309,13 +306,12 @@ def void_decision(
         detail = "the session drops rows: what fits have learned stays as it is"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
     changes = timeline_of(session).without_decision(uow.stored, session, decision)
-    session.n_measurements += 1
-    void = VoidRow(*place, decision.round, session.n_measurements, uow.now)
+    row, position = uow.trajectory(place), session.n_measurements + 1
+    void = VoidRow(*place, decision.round, position, uow.now)
+    apply(session, row, void)
     uow.count(session)
     if is_stale(session):
         fit_now(uow, session, agents.get(uow, session), "stale", uow.now)
-    row = uow.trajectory(place)
-    row.own = None
     uow.save_trajectory(row)
     changes.voids.append(void)
     uow.write_rows(changes)

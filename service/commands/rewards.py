@@ -15,6 +15,7 @@ from service.commands.out_of_turn import is_stale
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import after_measurement, begin_rounds, fit_now, is_between_boundaries
 from service.rounds.closing import closing_of
+from service.rounds.events import apply
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import (
     field_of_rounds,
@@ -145,9 +146,10 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
     now, timeline = uow.now, timeline_of(session)
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     positions: list[tuple[int, int]] = []
+    begun = 0
     for trajectory, new in planned:
         first, last = new.rounds
-        session.count_value(trajectory, last)
+        begun = max(begun, apply(session, trajectory, new))
         uow.effects.counts["rewards", session.tenant] += 1
         if new.replaces is None and timeline.is_late(trajectory, last):
             uow.effects.counts["late_rewards", session.tenant] += 1
@@ -161,8 +163,7 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
     if planned:
         uow.count(session)
         after_measurement(uow, session, positions, now)
-        begun = timeline.begun_with(session, max(new.last_round for _, new in planned))
-        if begun > timeline.n_begun(session):
+        if begun:
             begin_rounds(uow, session, timeline, agents.get(uow, session), begun, uow.now)
         if is_stale(session):
             fit_now(uow, session, agents.get(uow, session), "stale", now)

@@ -22,7 +22,6 @@ class EstimateInUse:
     """The estimate that a session decides by, if there is one."""
 
     number: int = 0  # of the fit that gave it; 0: there is none
-    model_version: int = 0  # how often there has been another one, or none again
     measured: int | None = None  # how many measurements its fit could use; None without one
     n_erased: int = 0  # `n_erased` of the session of which it knows nothing
     model: tuple[Any, ...] = ()  # `model_of` its fit
@@ -36,11 +35,10 @@ class EstimateInUse:
         self, session: SessionRow, number: int, manifest: Mapping[str, Any], *, has_direction: bool
     ) -> "EstimateInUse":
         """Return the estimate in use after a fit with this number that has given an answer."""
-        version = self.model_version + 1
         if has_direction:
             known = manifest.get("n_erased", 0), model_of(session, manifest.get("revision", 0))
-            return EstimateInUse(number, version, manifest["measured"], *known)
-        return EstimateInUse(0, version) if self.is_left(session, manifest) else self
+            return EstimateInUse(number, manifest["measured"], *known)
+        return EstimateInUse() if self.is_left(session, manifest) else self
 
 
 class Beginning(NamedTuple):

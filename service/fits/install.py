@@ -88,15 +88,13 @@ class FinishFit(SessionCommand[str | None]):
         begun = beginning(uow.stored, session, due.known.revision)
         agent = (self.agents.anew if begun.is_new else self.agents.get)(uow, session)
         agent.install(estimate)
-        parent, has_direction = session.estimate, estimate.theta is not None
+        has_direction, in_use = estimate.theta is not None, None
         if has_direction or begun.is_new:
-            session.model_version += 1
-            session.estimate = session.n_estimates + 1 if has_direction else 0
-        what = estimate.status, estimate.message, parent, self.fitted
+            in_use = session.n_estimates + 1 if has_direction else 0
         said = {"n_erased": begun.n_erased}
         if self.fitted.sums is not None:
             said["anew"] = self.fitted.sums.anew
-        record_fit(uow, session, due, *what, said)
+        record_fit(uow, session, due, estimate.status, estimate.message, self.fitted, said, in_use)
         if self.fitted.sums is not None:
             known = (estimate.diagnostics or {}) if has_direction else None
             row = self.fitted.sums.row(session, known)

@@ -23,17 +23,18 @@ def record_fit(
     due: DueFit,
     status: str,
     reason: str | None,
-    parent: int | None = None,
     fitted: Fitted | None = None,
     said: dict[str, int] | None = None,
+    in_use: int | None = None,
 ) -> None:
     """Add the row of a fit, with the manifest from which it can be recomputed.
 
-    `status` is that of the estimate, or "failed" or "skipped" for a `reason`; `parent` the number
-    of the estimate that was in use before, by default the session's present one; `said` what the
-    manifest says besides. The session's number of estimates is raised.
+    `status` is that of the estimate, or "failed" or "skipped" for a `reason`; `said` what the
+    manifest says besides; `in_use` the number of the estimate that is in use from now on, by
+    default the one before. The session counts the fit.
     """
-    session.n_estimates += 1
+    parent = session.estimate
+    session.count_fit(parent if in_use is None else in_use)
     live = uow.agents.get(session.key)
     if live is not None:
         live.n_estimates = session.n_estimates
@@ -45,7 +46,7 @@ def record_fit(
         status=status,
         reason=reason or None,
         manifest=json.dumps(due.manifest() | (said or {})),
-        parent=session.estimate if parent is None else parent,
+        parent=parent,
         model_version=session.model_version,
         fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
         estimate=None if fitted is None else json.dumps(fitted.estimate),

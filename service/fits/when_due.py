@@ -42,14 +42,16 @@ def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> 
 def begin_rounds(
     uow: UnitOfWork, session: SessionRow, timeline: Timeline, agent: Agent, n: int, at: float
 ) -> None:
-    """Update the schedule once `n` rounds of the session have begun, if any of them is new.
+    """Update the schedule once `n` rounds of the session have begun, the last of them now.
 
     At a boundary the next window is opened. A window past its boundary becomes overdue
     `reward_wait_seconds` after the first sign of a later round: a decision in it, or the total of
     a slot before it. The session's counters include the decision.
     """
     windows = session.schedule.open
-    if not timeline.begin(uow, session, n) or not windows or n < windows[0].window.due:
+    if timeline.seconds is not None:
+        uow.save(session)  # the schedule has the number of slots
+    if not windows or n < windows[0].window.due:
         return
     is_reached = n >= windows[-1].window.due
     for window in windows:

@@ -20,7 +20,13 @@ from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision, PastByTime
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import decided_rounds, field_of_rounds, interval_of, of_trajectory
+from service.rounds.reward_rounds import (
+    check_span,
+    decided_rounds,
+    field_of_rounds,
+    interval_of,
+    of_trajectory,
+)
 from service.rounds.slot_history import PastBySlot
 from service.rounds.slot_sums import without_part
 from service.session.covariates import covariates_text
@@ -33,7 +39,7 @@ from service.session.records import (
     TrajectoryRow,
     Watermark,
 )
-from service.session.slot_clock import SlotClock, longest_total
+from service.session.slot_clock import MOST_SLOTS, SlotClock, longest_total
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.unit_of_work import UnitOfWork
@@ -77,10 +83,6 @@ class ByDecision:
         """Return how many rounds may have begun after one more decision or reward, at most."""
         return session.n_rounds + 1
 
-    def begin(self, uow: UnitOfWork, session: SessionRow, n: int) -> bool:
-        """Take note that `n` rounds have begun; return whether some of them had not before."""
-        return True  # it is a decision's round, and counted with it
-
     def begins(self, round: int) -> float | None:
         """Return when a round begins, in Unix seconds; None where a decision begins it."""
         return None
@@ -120,10 +122,6 @@ class ByDecision:
         """
         return covariates_text(session, given)
 
-    def has_values_alone(self, trajectory: str) -> bool:
-        """Return whether a trajectory may have values without any decision."""
-        return False
-
     def refuse_log(self) -> None:
         """Raise a 422 if a log of rounds cannot be appended."""
 
@@ -141,6 +139,17 @@ class ByDecision:
         name of the field begins with `prefix`.
         """
         return decided_rounds(uow, session, trajectory, reward, prefix)
+
+    def check_rounds(
+        self,
+        session: SessionRow,
+        trajectory: TrajectoryRow,
+        rounds: tuple[int, int],
+        at: float,
+        to: str = "last_round",
+    ) -> None:
+        """Raise a 409 or 422 if a value that came `at` a time cannot be of these rounds."""
+        check_span(trajectory, *rounds, "")
 
     def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
         """Return whether a value of rounds up to `last` comes after its trajectory's next round."""
@@ -259,8 +268,9 @@ class BySlot:
         if asked is None:
             return max(now, slots.begin(settled + 1))
         slot = slots.at(asked)
-        if slot < 1:
-            raise Problem(ProblemCode.OUT_OF_RANGE, "it is before the session's first slot", "at")
+        if not 1 <= slot <= MOST_SLOTS:
+            which = "before the session's first" if slot < 1 else "after its last"
+            raise Problem(ProblemCode.OUT_OF_RANGE, f"it is {which} slot", "at")
         if asked > now + AHEAD_SECONDS:
             raise Problem(ProblemCode.OUT_OF_RANGE, "it is ahead of the server's clock", "at")
         if slot <= settled:
@@ -287,14 +297,6 @@ class BySlot:
     def begun_next(self, session: SessionRow) -> float:
         """Return infinity: any number of slots may have passed."""
         return inf
-
-    def begin(self, uow: UnitOfWork, session: SessionRow, n: int) -> bool:
-        """Raise the session's number of slots, unless as many had begun before."""
-        if n <= session.schedule.n_slots:
-            return False
-        session.schedule.n_slots = n
-        uow.save(session)
-        return True
 
     def begins(self, round: int) -> float | None:
         """Return when a slot begins."""
@@ -336,10 +338,6 @@ class BySlot:
         detail = "with a clock, covariates come with rewards: sums over the rounds of each"
         raise Problem(ProblemCode.INVALID, detail, "covariates")
 
-    def has_values_alone(self, trajectory: str) -> bool:
-        """Return whether the trajectory is the default one: totals of all are stored there."""
-        return trajectory == ""
-
     def refuse_log(self) -> None:
         """Refuse every log."""
         detail = "a log is of rounds, not of slots; send its decisions with forced_arm and at"
@@ -358,18 +356,36 @@ class BySlot:
             detail = "in a session with a clock a reward is a total of slots: give from and to"
             field = "at" if reward.at is not None else field_of_rounds(reward)
             raise Problem(ProblemCode.INVALID, detail, prefix + field)
-        if self.is_of_all and reward.trajectory:
+        self._refuse_trajectory(trajectory, prefix)
+        rounds = self._between(*interval_of(reward, uow.now, prefix), prefix)
+        self.check_rounds(session, trajectory, rounds, uow.now, f"{prefix}to")
+        return rounds
+
+    def check_rounds(
+        self,
+        session: SessionRow,
+        trajectory: TrajectoryRow,
+        rounds: tuple[int, int],
+        at: float,
+        to: str = "last_round",
+    ) -> None:
+        """Check whose total it is, that its slots are over, and that they are not too many."""
+        (first, last), most = rounds, longest_total(session.dim)
+        self._refuse_trajectory(trajectory, "")
+        if not first <= last <= MOST_SLOTS or self.clock.slots.begin(last + 1) > at:
+            detail = f"no total is of slots {first} to {last}: they are not over"
+            raise Problem(ProblemCode.INTERVAL_OPEN, detail, to)
+        if last - first >= most:
+            detail = f"a total of this session is over at most {most} slots: a fit has them all"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, to)
+
+    def _refuse_trajectory(self, trajectory: TrajectoryRow, prefix: str) -> None:
+        if self.is_of_all and trajectory.key:
             detail = 'its rewards are totals over all trajectories (clock.totals is "all")'
             raise Problem(ProblemCode.INVALID, detail, f"{prefix}trajectory")
         if not self.is_of_all and trajectory.n_decisions == 0:
-            detail = f"no decision was taken{of_trajectory(reward.trajectory) or ' yet'}"
+            detail = f"no decision was taken{of_trajectory(trajectory.key) or ' yet'}"
             raise Problem(ProblemCode.FUTURE_ROUND, detail, f"{prefix}trajectory")
-        first, last = self._between(*interval_of(reward, uow.now, prefix), prefix)
-        most = longest_total(session.dim)
-        if last - first >= most:
-            detail = f"a total of this session is over at most {most} slots: a fit has them all"
-            raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}to")
-        return first, last
 
     def _between(self, since: float, until: float, prefix: str) -> tuple[int, int]:
         start, seconds = self.clock.slots.start, self.clock.slots.seconds

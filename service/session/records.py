@@ -292,22 +292,11 @@ class SessionState:
     n_dropped_measurements: Count = 0  # of `n_measurements`, with voids
     n_dropped_complete: Count = 0  # of the dropped rounds: those that a measurement covered
 
-    def count_decision(self, trajectory: "TrajectoryRow", at: float) -> None:
-        """Count a decision of a trajectory, taken at a time: by a command, a log or a file."""
-        if trajectory.n_decisions == 0:
-            self.n_trajectories += 1
-        trajectory.n_decisions += 1
-        trajectory.n_rounds += 1
-        self.n_rounds += 1
-        if at > trajectory.last_at:
-            trajectory.last_at = at
-
-    def count_value(self, trajectory: "TrajectoryRow", last: int) -> None:
-        """Count a value of a trajectory, of rounds up to `last`."""
-        trajectory.n_measurements += 1
-        self.n_measurements += 1
-        trajectory.own = None
-        trajectory.measured_through = max(trajectory.measured_through, last)
+    def count_fit(self, in_use: int) -> None:
+        """Count a fit, after which the estimate with this number is in use; 0: none is."""
+        self.n_estimates += 1
+        self.model_version += in_use != self.estimate
+        self.estimate = in_use
 
     def n_complete_of(self, window: OpenWindow) -> int:
         """Return how many rounds of an open window are complete."""

@@ -16,6 +16,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
+from service.fits.rebuilt_schedule import last_passed
 from service.rounds.closing import closing_of
 from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
@@ -25,7 +26,6 @@ from service.session.names import after_choice, check_names, fill_repetition
 from service.session.records import UNCHANGED, DueFit, DueReason, Schedule, SessionRow, Watermark
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
-from service.transfer.import_schedule import last_passed
 
 NOT_COPIED = ("agent", "estimate", "lift", "unit")  # records
 WORKED_OUT = ("products", "repetition")  # settings of columns

@@ -17,25 +17,31 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.design.covariates import KNOWN
 from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow
 from service.base.field_types import MOST_SECONDS
 from service.base.problems import Problem
 from service.commands.sessions import checked_agent, first_agent
+from service.fits.beginning import EstimateInUse
+from service.fits.rebuilt_schedule import Rounds, Windows, open_window
 from service.lift.exact import is_exact
 from service.lift.steps import group_of, totals_of
 from service.lift.sums import NO_ROW, NOTHING, LiftSums, ShadowSums, row_of
 from service.lift.units import PAST
 from service.rounds.closing import closing_of
+from service.rounds.events import apply
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.kept_contexts import pack
 from service.session.names import imported_names
 from service.session.records import (
+    OUT_OF_TURN,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
     LiftSumsRow,
     LiftUnitRow,
     MeasurementRow,
+    Schedule,
     SessionRow,
     SlotSumsRow,
     TrajectoryRow,
@@ -47,11 +53,9 @@ from service.session.slot_clock import clock_of
 from service.session.trial import block_of, imported_trial
 from service.transfer.file_format import FLOATS
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
-from service.transfer.import_schedule import Fits
-from service.transfer.import_trajectories import NO_OWNER, Trajectories
+from service.transfer.import_rounds import NO_OWNER, Record, Trajectories
 from service.writer.agent_cache import build_agent
 
-Record = dict[str, Any]
 Row = (
     DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow | LiftUnitRow | SlotSumsRow
 )
@@ -64,35 +68,27 @@ class ImportFold:
 
     `apply` takes the records in order, `finish` comes after the last one. Both raise a `Problem`
     or `InvalidRecord`; `line` and `kind` then name the record.
-
-    Attributes
-    ----------
-    session : SessionRow
-        Its counters count the records; after `finish`, its schedule has the windows that are open.
-    agent : Agent
-        Before any fit; after `finish`, as it decides.
-    has_state : bool
-        After `finish`: whether the agent's state is stored.
-    sums : KeptSumsRow or None
-        What stands for dropped rounds.
-    lift : LiftSumsRow or None
-        After `finish`: what stands for them in a comparison.
     """
 
-    session: SessionRow
-    agent: Agent
-    has_state = False
-    sums: KeptSumsRow | None = None
-    lift: LiftSumsRow | None = None
+    session: SessionRow  # as counted so far; after `finish`, its schedule has the open windows
+    agent: Agent  # before any fit; after `finish`, as it decides
+    has_state = False  # whether the agent's state is stored: it had fits, or learns from rewards
+    sums: KeptSumsRow | None = None  # what stands for dropped rounds
+    lift: LiftSumsRow | None = None  # and, after `finish`, in a comparison
 
     _trajectories: Trajectories
-    _fits: Fits
+    _windows: Windows
     _schedule: dict[str, Any]  # as the file has it
 
     def __init__(self, allow_oracles: bool) -> None:
         self.line, self.kind = 0, "header"
         self._allow_oracles = allow_oracles
-        self._direction: Estimate | None = None  # the estimate in use
+        self._in_use = EstimateInUse()
+        self._direction: Estimate | None = None  # that estimate
+        self._installed_due = 0  # of the fit that gave it, or took one away; 0: none did
+        self._done: set[int] = set()  # due rounds of finished and pending fits
+        self._failed: set[int] = set()  # due rounds of failed fits
+        self._seen = 0  # measurements that the last fit may use
         self._state: tuple[dict[str, Any], int] | None = None  # of the agent, with its line
         self._units = LiftSums()  # of a comparison
         self._last_unit = ("", PAST)  # its trajectory and its block
@@ -130,7 +126,7 @@ class ImportFold:
         session.n_rounds = session.n_gone
         session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
         session.schedule.n_slots = self._schedule["n_slots"]  # erased people may have begun some
-        self._trajectories, self._fits = Trajectories(session), Fits(session)
+        self._trajectories, self._windows = Trajectories(session), Windows(session)
 
     def _trajectory_record(self, record: Record) -> None:
         self._trajectories.declare(record)
@@ -138,14 +134,14 @@ class ImportFold:
     def _decision_record(self, record: Record) -> DecisionRow:
         session, timeline = self.session, timeline_of(self.session)
         part = self._trajectories.of_decision(record["trajectory"], record["round"])
-        part.add_decision(session, record)
+        part.check_decision(session, record)
         self._newest = max(self._newest, (record["model_version"], self.line))
         covariates = timeline.covariates_of_decision(session, record["covariates"])
         context, mean = array("d", record["context"]).tobytes(), record.pop("mean", None)
         if mean and self.agent.takes_means:
             context += KNOWN + array("d", mean).tobytes()
-        begun = timeline.begun_by(record["position"], record["at"])
-        ahead = self._fits.windows.ahead(record["position"], begun)
+        position = record["position"]
+        ahead = self._windows.ahead(position, timeline.begun_by(position, record["at"]))
         digest, contexts = record["digest"], record["contexts"]
         values = {
             "number": record["round"],
@@ -159,40 +155,69 @@ class ImportFold:
             else pack(np.array(contexts), session.keep_contexts),
             "covariates": covariates,
         }
-        return DecisionRow(*NO_OWNER, **{**record, **values})
+        decision = DecisionRow(*NO_OWNER, **{**record, **values})
+        apply(session, part.row, decision)
+        return decision
 
     def _measurement_record(self, record: Record) -> MeasurementRow:
         part = self._trajectories.of_value(record)
-        part.add_value(self.session, record)
+        part.check_value(self.session, record)
         covariates = covariates_text(self.session, record["covariates"])
-        values = {"number": part.row.n_measurements, "covariates": covariates}
-        return MeasurementRow(*NO_OWNER, **{**record, **values})
+        values = {"number": part.row.n_measurements + 1, "covariates": covariates}
+        value = MeasurementRow(*NO_OWNER, **{**record, **values})
+        apply(self.session, part.row, value)
+        return value
 
     def _void_record(self, record: Record) -> VoidRow:
         name = self.agent.name
         check(self.agent.takes_corrections, "record", f"{name} takes no void decisions")
-        self._trajectories.void(record)
-        return VoidRow(*NO_OWNER, **record)
+        void = VoidRow(*NO_OWNER, **record)
+        apply(self.session, self._trajectories.of_void(record), void)
+        return void
 
     def _estimate_record(self, record: Record) -> EstimateRow:
         found, status, manifest = record["estimate"], record["status"], record["manifest"]
         check((found is None) == (status in ("failed", "skipped")), "estimate", "not as its status")
         if found is not None:
             self._check_estimate(found, status, manifest.get("revision", 0))
-        parent = self._fits.in_use.number
-        if self._fits.add(manifest, status, found):
-            self._direction = None if found["theta"] is None else Estimate.from_json(found)
-        window, session = manifest["window"], self.session
-        values = {
+        window, session, parent = FitWindow(**manifest["window"]), self.session, self._in_use.number
+        inside = window.first <= window.last <= window.due <= timeline_of(session).n_begun(session)
+        inside = inside and window.n_lags <= session.horizon
+        check(inside, "manifest.window", "not a window of this session")
+        is_again = window.due in self._done and manifest["reason"] not in OUT_OF_TURN
+        check(not is_again, "manifest.window", "that fit was done before")
+        self._check_manifest(manifest, "manifest")
+        (self._failed if status == "failed" else self._done).add(window.due)
+        if found is not None:
+            answer, has_direction = (session, session.n_estimates + 1, manifest), status == "ok"
+            self._in_use = self._in_use.after(*answer, has_direction=has_direction)
+            self.has_state = True
+            if self._in_use.number != parent:
+                self._direction = Estimate.from_json(found) if has_direction else None
+                self._installed_due = window.due
+        session.count_fit(self._in_use.number)
+        values: dict[str, Any] = {
             "number": session.n_estimates,
-            "epoch": window["epoch"],
-            "due": window["due"],
+            "epoch": window.epoch,
+            "due": window.due,
             "parent": parent,
             "model_version": session.model_version,
         }
         for name in ("manifest", "fingerprint", "estimate"):
             values[name] = None if record[name] is None else json.dumps(record[name])
         return EstimateRow(*NO_OWNER, **{**record, **values})
+
+    def _check_manifest(self, manifest: dict[str, Any], where: str) -> None:
+        """Check that a manifest names nothing that is not there; `where` names the manifest."""
+        session = self.session
+        for name, most in (
+            ("revision", session.revision),
+            ("measured", session.n_measurements),
+            ("decided", session.n_rounds),
+            ("n_erased", session.n_erased_rows),
+        ):
+            check(manifest.get(name, 0) <= most, f"{where}.{name}", f"there are {most}")
+        self._seen = max(self._seen, manifest["measured"])
 
     def _check_estimate(self, found: dict[str, Any], status: str, revision: int) -> None:
         """Check the sizes of an estimate of a fit with these options."""
@@ -313,7 +338,7 @@ class ImportFold:
         self.kind = "measurement"
         self._trajectories.check_arrivals()
         self.line, self.kind = 1, "header"
-        self._fits.schedule(self._schedule, rounds)
+        self._open_windows(rounds)
         since = session.trial.since, session.trial.since_reward
         begun = since[0] <= session.n_rounds and since[1] <= session.n_measurements
         check(begun, "session.trial", "its comparison begins after the last round or reward")
@@ -326,6 +351,41 @@ class ImportFold:
         yield from self._trajectories.rows(has_sums=has_sums or not has_only_sums(session))
         self._learn()
 
+    def _open_windows(self, rounds: Rounds) -> None:
+        """Check the pending fits of the file, and open the other windows that are not done."""
+        session, given, timeline = self.session, self._schedule, timeline_of(self.session)
+        places = [0, *(change.after for change in session.changes.changes), session.n_rounds]
+        check(places == sorted(places), "session.changes", "not in the order of rounds")
+        n_slots = session.schedule.n_slots
+        is_all = given["n_slots"] == n_slots
+        check(is_all, "session.schedule.n_slots", f"the records are of {n_slots}")
+        schedule = session.schedule = Schedule.load({**given, "open": [], "seen": 0})
+        pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
+        if schedule.current is None:
+            for due in schedule.waiting:
+                due.retry_at = due.retry_at or 0.0  # start it at once
+        else:
+            pending.append(("current", schedule.current))
+            schedule.current.retry_at = None
+        for name, due in pending:
+            where = f"session.schedule.{name}"
+            self._check_manifest(due.manifest(), where)
+            beside = due.reason in OUT_OF_TURN
+            is_done = due.key <= self._installed_due - beside
+            is_done = is_done or (not beside and due.key in self._done)
+            is_known = due.key <= timeline.n_begun(session) and self._windows.knows(due)
+            check(is_known, f"{where}.window", "not a window of this schedule")
+            check(not is_done, f"{where}.window", "that fit is done")
+            self._done.add(due.key)
+        schedule.seen = self._seen
+        done = self._done | self._failed
+        after = timeline.opened_after(self._installed_due, done, session.changes.last)
+        for window in self._windows.ahead_of(session, after):
+            if window.due > self._installed_due and window.due not in done:
+                schedule.open.append(open_window(session, rounds, window))
+        if schedule.open:
+            session.n_complete, schedule.open[-1].n_complete = schedule.open[-1].n_complete, 0
+
     def _learn(self) -> None:
         """Rebuild the agent: install the estimate, and restore what it learned since.
 
@@ -335,7 +395,6 @@ class ImportFold:
         agent = self.agent
         if self._direction is not None:
             agent.install(self._direction)
-        self.has_state = self._fits.n_found > 0
         if not agent.learns_within_epoch or self._state is None:
             return
         state, self.line = self._state

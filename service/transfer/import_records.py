@@ -64,13 +64,15 @@ def _record(kind: str, **given: Any) -> Any:
     return TypedDict(kind, {**given, **derived})  # type: ignore[operator]
 
 
-def _record_of(kind: str, row: type, owner: tuple[str, ...], **in_file: Any) -> Any:
-    """Return the record of a row: the types of its fields, less those that name its owner.
+def _fields(row: type, owner: tuple[str, ...] = ROW_OWNER) -> dict[str, Any]:
+    """Return the types of a row's fields, less those that name its owner."""
+    hints = get_type_hints(row, include_extras=True)
+    return {name: hints[name] for name in hints if name not in owner}
 
-    `in_file` holds fields that a file represents otherwise.
-    """
-    fields = {**get_type_hints(row, include_extras=True), **in_file}
-    return _record(kind, **{name: fields[name] for name in fields if name not in owner})
+
+def _record_of(kind: str, row: type, **in_file: Any) -> Any:
+    """Return the record of a row; `in_file` holds fields that a file represents otherwise."""
+    return _record(kind, record=Literal[kind], **{**_fields(row), **in_file})
 
 
 SHADOW_TYPES = {
@@ -102,12 +104,10 @@ PARTS_IN_FILE = {
     "changes": Json[CHANGES] | None,
     "reward_unit": NotRequired[RewardUnit | None],
 }
-SESSION = _record_of("header", SessionRow, NOT_EXPORTED, **PARTS_IN_FILE)
+SESSION = _record("header", **{**_fields(SessionRow, NOT_EXPORTED), **PARTS_IN_FILE})
 DECISION = _record_of(
     "decision",
     DecisionRow,
-    ROW_OWNER,
-    record=Literal["decision"],
     digest=Digest | None,
     context=list[Number],
     scores=list[float],
@@ -120,21 +120,17 @@ DECISION = _record_of(
 MEASUREMENT = _record_of(
     "measurement",
     MeasurementRow,
-    ROW_OWNER,
-    record=Literal["measurement"],
     covariates=GivenCovariates | None,
     late=NotRequired[Ordinal],
 )
 SUMS = _record_of(
     "sums",
     KeptSumsRow,
-    ROW_OWNER,
-    record=Literal["sums"],
     settled=Text,
     seen=Text | None,
     anew=NotRequired[Count],
 )
-SLOTS = _record_of("slots", SlotSumsRow, ROW_OWNER, record=Literal["slots"], sums=Text)
+SLOTS = _record_of("slots", SlotSumsRow, sums=Text)
 LIFT = _record(
     "lift",
     record=Literal["lift"],
@@ -148,13 +144,11 @@ LIFT = _record(
 UNIT = _record_of(
     "unit",
     LiftUnitRow,
-    ROW_OWNER,
-    record=Literal["unit"],
     rounds=Annotated[float, Field(ge=0, le=2**53)],
     reward=Exact,
     predicted=Exact,
 )
-VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])
+VOID = _record_of("void", VoidRow)
 
 
 # parts of an estimate, whose meaning `Estimate` says
@@ -254,8 +248,6 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
 ESTIMATE = _record_of(
     "estimate",
     EstimateRow,
-    ROW_OWNER,
-    record=Literal["estimate"],
     status=Status | Literal["failed", "skipped"],
     manifest=_record(
         "manifest", **MANIFEST_FIELDS, n_erased=NotRequired[Count], anew=NotRequired[Count]

@@ -1,24 +1,34 @@
-"""The rounds of an imported session: what was chosen and measured in each trajectory."""
+"""The rounds of an imported session: what was chosen and measured in each trajectory.
+
+An event is checked by the rules of a request, where there is one, and then applied as one. Where
+rows are dropped, each trajectory has a record of its own, with counters that nothing else tells.
+"""
 
 from array import array
+from base64 import b64decode
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from lhb_engine.history import Ints
 from service.commands.rewards import refuse_corrections
+from service.fits.rebuilt_schedule import Rounds
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import check_span, may_be_late
+from service.rounds.reward_rounds import may_be_late
+from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
-from service.session.names import after_choice
 from service.session.records import SessionRow, TrajectoryRow
-from service.session.slot_clock import MOST_SLOTS, longest_total
 from service.session.trial import played_again
 from service.transfer.import_records import check
 from service.writer.unit_of_work import Spans
 
 Record = dict[str, Any]
+NO_OWNER = ("", "")  # the command that writes a row knows its tenant and its session
+COUNTS = ("n_rounds", "n_measurements", "measured_through")
 
 
 @dataclass(slots=True)
@@ -40,21 +50,17 @@ class FileTrajectory:
     arrivals: "array[int]" = field(default_factory=lambda: array("q"))
     first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
-    totals: Spans[None] = field(default_factory=Spans)  # the slots that have one, with a clock
+    totals: Spans[None] = field(default_factory=Spans)  # slots that have one
     late: int = 0  # `MeasurementRow.late` of its last value that came late; 0: none did
 
-    def add_decision(self, session: SessionRow, record: Record) -> None:
-        """Check and count the trajectory's next decision."""
+    def check_decision(self, session: SessionRow, record: Record) -> None:
+        """Check the trajectory's next decision, and take note of it."""
         n, at, event_id = self.row.n_rounds, record["at"], record["client_event_id"]
         check(record["round"] == n + 1, "round", f"after round {n} comes {n + 1}")
         in_order = not self.positions or self.positions[-1] < record["position"]
         check(in_order, "position", "out of order")
-        if session.clock is None:
-            check(self.row.last_at <= at, "at", "time goes back")
-        else:
-            slot = session.clock.slots.at(at)
-            check(1 <= slot <= MOST_SLOTS, "at", "before the session's first slot")
-            session.schedule.n_slots = max(session.schedule.n_slots, slot)
+        taken_at = timeline_of(session).time_of(at, at, 0, self.row.last_at)
+        check(taken_at == at, "at", "time goes back")
         check(self.model_version <= record["model_version"], "model_version", "versions go back")
         check(event_id not in self.event_ids, "client_event_id", "it stands twice")
         fits = (record["digest"] is None) == (event_id is None)
@@ -66,71 +72,209 @@ class FileTrajectory:
         self.model_version = record["model_version"]
         if event_id is not None:
             self.event_ids.add(event_id)
-        session.count_decision(self.row, at)
-        if session.names.repetition:
-            context = array("d", record["context"]).tobytes()
-            self.row.lately = after_choice(session.names, self.row.lately, context, session.dim)
 
-    def add_value(self, session: SessionRow, record: Record) -> None:
-        """Check and count the trajectory's next measurement."""
+    def check_value(self, session: SessionRow, record: Record) -> None:
+        """Check the trajectory's next measurement, and take note of it."""
         first, last, position = record["first_round"], record["last_round"], record["position"]
         reward_id, replaces = record["reward_id"], record["replaces"]
         check(reward_id not in self.reward_ids, "reward_id", "it stands twice")
         in_order = not self.arrivals or self.arrivals[-1] < position
         check(in_order, "position", "out of order")
-        if replaces is not None:
-            said = Reward(record["value"], self.row.key, replaces="", reward_id=reward_id)
+        if replaces is None:
+            timeline_of(session).check_rounds(session, self.row, (first, last), record["at"])
+            alone = {} if first == last else {"first_round": first}
+            said = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
+            closing_of(session).refuse(said, "")
+            is_new = self._take(session, first, last)
+            check(is_new, "first_round", "it overlaps another measurement")
+        else:
+            said = Reward(0.0, self.row.key, replaces="", reward_id=reward_id)
             refuse_corrections(session, said, "")
             i = bisect_left(self.arrivals, replaces)
             is_known = i < len(self.arrivals) and self.arrivals[i] == replaces
             is_known = is_known and (self.first_rounds[i], self.last_rounds[i]) == (first, last)
             check(is_known, "replaces", "no value of the same rounds has that position")
-        elif session.clock is not None:
-            self._add_total(session, record)
-        else:
-            self._add_rounds(session, record)
-        if "late" in record:
-            self._add_late(session, record)
+        if "late" in record:  # where sums take in the value: see `late_place`
+            late, i = record["late"], first - 1 - self.n_before
+            begun = self.positions[i] if i >= 0 else 0
+            fits = may_be_late(session, (first, last), record["covariates"], late - 1, begun)
+            check(fits and self.late <= late, "late", "the value has its place elsewhere")
+            self.late = late
         if reward_id is not None:
             self.reward_ids.add(reward_id)
         self.arrivals.append(position)
         self.first_rounds.append(0 if replaces is not None else first)
         self.last_rounds.append(last)
-        session.count_value(self.row, last)
 
-    def _add_late(self, session: SessionRow, record: Record) -> None:
-        """Check where sums take in a value, by the rules of `late_place`, and take note of it."""
-        first, last, late = record["first_round"], record["last_round"], record["late"]
-        begun = self.positions[first - 1 - self.n_before] if first > self.n_before else 0
-        fits = may_be_late(session, (first, last), record["covariates"], late - 1, begun)
-        check(fits and self.late <= late, "late", "the value has its place elsewhere")
-        self.late = late
-
-    def _add_rounds(self, session: SessionRow, record: Record) -> None:
-        """Check the rounds of a value by the rules of a reward, and take note of them."""
-        first, last, closing = record["first_round"], record["last_round"], closing_of(session)
-        check_span(self.row, first, last, "")
-        alone = {} if first == last else {"first_round": first}
-        closing.refuse(Reward(0.0, self.row.key, reward_id=record["reward_id"], **alone), "")
+    def _take(self, session: SessionRow, first: int, last: int) -> bool:
+        """Note that rounds are measured, and return whether none of them was, or may be again."""
+        closing = closing_of(session)
+        if closing.stays:
+            is_new = self.totals.over(first, last) is None
+            self.totals.add(first, last, None)
+            return is_new
         places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
         is_new = closing.adds_up or 1 not in self.is_measured[places]
-        check(is_new, "first_round", "it overlaps another measurement")
         self.is_measured[places] = b"\1" * (places.stop - places.start)
+        return is_new
 
-    def _add_total(self, session: SessionRow, record: Record) -> None:
-        """Check the slots of a total, and take note of them."""
-        clock, first, last = session.clock, record["first_round"], record["last_round"]
-        assert clock is not None
-        check(first <= last, "last_round", "it is before first_round")
-        is_over = last <= MOST_SLOTS and clock.slots.begin(last + 1) <= record["at"]
-        check(is_over, "last_round", "that slot was not over")
-        most = longest_total(session.dim)
-        check(last - first < most, "last_round", f"a total is over at most {most} slots")
-        is_whose = not clock.is_of_all or self.row.key == ""
-        check(is_whose, "trajectory", "totals are of all trajectories together")
-        check(self.totals.over(first, last) is None, "first_round", "it overlaps another total")
-        self.totals.add(first, last, None)
-        session.schedule.n_slots = max(session.schedule.n_slots, last + 1)
+
+class Trajectories:
+    """All trajectories of a file, and the positions of what is in them."""
+
+    def __init__(self, session: SessionRow) -> None:
+        self._session = session
+        self._known: dict[str, FileTrajectory] = {}
+        self._declared: dict[str, Record] = {}  # where rounds are dropped
+        self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
+        self._ends: list[tuple[int, int]] = []  # of summed slots: the last one, and `decided`
+        gone = session.n_dropped_rounds, session.swept_to, session.n_dropped_complete
+        fits = all(n <= session.dropped_to for n in gone)
+        fits = fits and session.n_dropped_complete <= session.n_dropped_rounds
+        check(fits, "session.dropped_to", "more is dropped than that")
+
+    def declare(self, record: Record) -> None:
+        """Take note of a trajectory's counters, of which dropped rows tell nothing."""
+        if not self._session.dropped_to:
+            return
+        key, at = record.get("key"), record.get("last_at")
+        check(isinstance(key, str) and key not in self._declared, "key", "it stands twice, or not")
+        for name in COUNTS:
+            n = record.get(name)
+            check(type(n) is int and 0 <= n <= 2**53, name, "it is no count")
+        check(isinstance(at, int | float) and 0 <= at <= 1e11, "last_at", "it is no time")
+        self._declared[str(key)] = record
+
+    def n_rounds(self, name: str) -> int:
+        """Return how many rounds a declared trajectory has, 0 if there is none."""
+        return int(self._declared.get(name, {"n_rounds": 0})["n_rounds"])
+
+    def of_decision(self, name: str, round: int) -> FileTrajectory:
+        """Return a decision's trajectory; it begins after the rounds that are dropped."""
+        part = self._known.get(name)
+        if part is None and not self._session.dropped_to:
+            part = self._begin(name)
+        elif part is None:
+            check(name in self._declared, "trajectory", "it has no record of its own")
+            part = self._begin(name, round - 1)
+        return part
+
+    def _begin(self, name: str, n: int = 0) -> FileTrajectory:
+        row = TrajectoryRow(*NO_OWNER, name, n_decisions=n, n_rounds=n)
+        part = self._known[name] = FileTrajectory(row, n)
+        return part
+
+    def of_value(self, record: Record) -> FileTrajectory:
+        """Return a measurement's trajectory; where some are dropped, its number is the file's."""
+        name, session = record["trajectory"], self._session
+        part = self._known.get(name)
+        if part is None:
+            n = self.n_rounds(name) if closing_of(session).stays else 0  # all may be dropped
+            is_there = n > 0 or timeline_of(session).is_of_all
+            check(is_there, "trajectory", "no decision was taken in it")
+            part = self._begin(name, n)
+        if session.dropped_to:
+            number, n = record.get("number"), part.row.n_measurements
+            check(type(number) is int and n < number <= 2**53, "number", f"after {n} comes another")
+            part.row.n_measurements = int(number or 1) - 1
+        return part
+
+    def of_void(self, record: Record) -> TrajectoryRow:
+        """Check a void decision, and return its trajectory."""
+        name, place = record["trajectory"], (record["trajectory"], record["round"])
+        part = self._known.get(name)
+        row = TrajectoryRow(*NO_OWNER, name, 0, self.n_rounds(name)) if part is None else part.row
+        check(record["round"] <= row.n_rounds, "round", "that round has not been decided")
+        check(place not in self._voids, "round", "it is void already")
+        self._voids[place] = record["position"]
+        return row
+
+    def summed_slots(self, record: Record) -> bytes:
+        """Check summed slots whose decisions are dropped, and return the bytes of the sums."""
+        session, name, last = self._session, record["trajectory"], record["last_slot"]
+        ends, decided = self._ends, record["decided"]
+        is_needed = closing_of(session).stays and session.dropped_to > 0
+        check(is_needed, "record", "no decisions of slots are dropped")
+        if not name:
+            before = (ends or [(0, 0)])[-1]
+            in_order = before[0] < last and before[1] <= decided <= session.dropped_to
+            check(in_order, "last_slot", "out of order")
+            ends.append((last, decided))
+        place = bisect_left(ends, (last, decided))
+        is_whose = ends[place : place + 1] == [(last, decided)]
+        is_whose = is_whose and (not name or name in self._declared)
+        check(is_whose, "trajectory", "there are no such slots")
+        data, begun = b64decode(record["sums"], validate=True), ends[place - 1][0] if place else 0
+        sums = np.frombuffer(data).reshape(-1, 1 + n_given(session))
+        slots = sums[:, 0]
+        in_order = np.all(np.diff(slots, prepend=begun, append=last + 1) > 0)
+        fits = np.all(np.isfinite(sums)) and np.all(slots == np.floor(slots)) and in_order
+        check(bool(fits), "sums", "they are not of these slots")
+        return data
+
+    def _has_slots(self) -> bool:
+        """Return whether there are sums of all slots whose decisions are dropped."""
+        assert self._session.clock is not None
+        last, decided = (self._ends or [(0, 0)])[-1]
+        settled = self._session.clock.settled(self._session.schedule.n_slots)
+        return decided == self._session.dropped_to and last <= settled
+
+    def rounds(self) -> Rounds:
+        """Merge the rounds of all trajectories; their positions are 1 to n, but for those gone."""
+        parts, n = [*self._known.values()], self._session.n_rounds
+        positions = np.concatenate([np.zeros(0, np.int64), *(one.positions for one in parts)])
+        order = np.argsort(positions)
+        _check_positions(positions[order], n)
+        at = np.concatenate([np.zeros(0), *(one.times for one in parts)])
+        followed = [np.append(np.asarray(one.times)[1:], np.inf) for one in parts]
+        marks = b"".join(one.is_measured for one in parts)
+        return Rounds(
+            positions[order],
+            at[order],
+            np.concatenate([np.zeros(0), *followed])[order],
+            np.frombuffer(marks, np.bool_)[order],
+        )
+
+    def check_arrivals(self) -> None:
+        """Check that values and void decisions have positions 1 to n, but for those gone."""
+        found = [np.array(part.arrivals, np.int64) for part in self._known.values()]
+        together = np.concatenate([np.array([*self._voids.values()], np.int64), *found])
+        _check_positions(np.sort(together), self._session.n_measurements)
+        late = max((part.late for part in self._known.values()), default=0)
+        check(late <= self._session.n_rounds + 1, "late", "there are not as many rounds")
+
+    def rows(self, *, has_sums: bool) -> list[TrajectoryRow]:
+        """Return the rows of all trajectories, with what is dropped; `has_sums`: of the latter."""
+        session = self._session
+        if not session.dropped_to:
+            return [part.row for part in self._known.values()]
+        has_sums = self._has_slots() if closing_of(session).stays else has_sums
+        check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
+        rows, n_gone, n_less = [], 0, 0
+        for name, given in self._declared.items():
+            part = self._known.get(name)
+            row = TrajectoryRow(*NO_OWNER, name) if part is None else part.row
+            n_rounds, n, through = (given[count] for count in COUNTS)
+            check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
+            last = timeline_of(session).n_slots(session) or n_rounds
+            fits = row.n_measurements <= n and row.measured_through <= through <= last
+            check(fits, "n_measurements", "fewer than there are")
+            n_gone += n_rounds if part is None else part.n_before
+            n_less += n - (0 if part is None else len(part.arrivals))
+            row.n_decisions = row.n_rounds = n_rounds
+            row.n_measurements, row.measured_through = n, through
+            row.last_at = max(row.last_at, given["last_at"])
+            if "lately" in given:
+                check(len(given["lately"]) == session.dim, "lately", "not of this dim")
+                row.lately = array("d", given["lately"]).tobytes()
+            rows.append(row)
+        # those of a trajectory that was erased later count, too, and have no record
+        fits = n_gone <= session.n_dropped_rounds
+        check(fits, "session.n_dropped_rounds", f"{n_gone} are")
+        fits = n_less <= session.n_dropped_measurements
+        check(fits, "session.n_dropped_measurements", f"{n_less} are")
+        session.n_trajectories = sum(row.n_decisions > 0 for row in rows)
+        return rows
 
 
 def _check_choice(session: SessionRow, record: Record) -> None:
@@ -184,3 +328,12 @@ def _check_contexts(session: SessionRow, record: Record) -> None:
     check(fits, "contexts", f"it is not one list of {dim} numbers for each arm")
     refuse_too_many(session, len(contexts))
     check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
+
+
+def _check_positions(found: Ints, n: int) -> None:
+    """Check that sorted positions are among 1 to n, each of them at most once.
+
+    They are as many as there must be, so that they are all where nothing is erased.
+    """
+    fits = not len(found) or (found[0] >= 1 and found[-1] <= n and np.all(np.diff(found) > 0))
+    check(bool(fits), "position", f"the positions are not 1 to {n}")

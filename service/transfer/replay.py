@@ -16,6 +16,7 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
+from lhb_engine.randomness import Draw
 from service.fits.beginning import EstimateInUse
 from service.fits.job import fingerprint
 from service.fits.prepared_fit import read_fit
@@ -134,14 +135,14 @@ def _decide_again(
     if agent is None:
         replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
         return
-    _play_again(session, decision, replay)
+    place = decision.trajectory, decision.round, decision.position, decision.at
+    draw = timeline_of(session).draw(session, *place)
+    _play_again(session, decision, draw, replay)
     if decision.arm is None:
         return
     if decision.own is not None:
         agent = agent.responding(np.frombuffer(decision.own))
     scores = np.frombuffer(decision.scores)
-    place = decision.trajectory, decision.round, decision.position, decision.at
-    draw = timeline_of(session).draw(session, *place)
     if not agent.learns_within_epoch:
         context = decision.selected(session.dim)
         score = agent.ranking(context[np.newaxis], draw)[0]
@@ -159,14 +160,14 @@ def _decide_again(
         replay.differences.append(f"{_name(decision)}: decides {again} now")
 
 
-def _play_again(session: SessionRow, decision: DecisionRow, replay: SessionReplay) -> None:
+def _play_again(
+    session: SessionRow, decision: DecisionRow, draw: Draw, replay: SessionReplay
+) -> None:
     """Draw again whether the agent or control plays the round, and what control draws."""
     by = decision.played_by
     if by is None or by == "caller":
         return
     n_arms = 0 if decision.arm is None else len(decision.scores) // 8
-    place = decision.trajectory, decision.round, decision.position, decision.at
-    draw = timeline_of(session).draw(session, *place)
     play = played_again(session.trial, draw, session.horizon, n_arms, decision.arm, by)
     if play.by != by:
         replay.differences.append(f"{_name(decision)}: {play.by} plays now")

@@ -10,7 +10,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from service.base.problems import Problem
-from service.transfer.import_schedule import last_passed
+from service.fits.rebuilt_schedule import last_passed
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.transfer.test_import_forgeries import (
     NAN,

@@ -378,11 +378,18 @@ class ImportFold:
             check(not is_done, f"{where}.window", "that fit is done")
             self._done.add(due.key)
         schedule.seen = self._seen
+        is_whole = len(rounds.position) == session.n_rounds  # else rows that said it may be gone
+        told = () if is_whole else given.get("open", ())
+        overdue = {window["due"]: at for window, _, at in told}
+        is_time = all(at is None or 0 <= at <= MOST_SECONDS for at in overdue.values())
+        check(is_time, "session.schedule.open", "overdue at no time")
         done = self._done | self._failed
         after = timeline.opened_after(self._installed_due, done, session.changes.last)
         for window in self._windows.ahead_of(session, after):
             if window.due > self._installed_due and window.due not in done:
-                schedule.open.append(open_window(session, rounds, window))
+                opened = open_window(session, rounds, window)
+                opened.overdue_at = overdue.get(window.due, opened.overdue_at)
+                schedule.open.append(opened)
         if schedule.open:
             session.n_complete, schedule.open[-1].n_complete = schedule.open[-1].n_complete, 0
 

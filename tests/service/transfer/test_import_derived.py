@@ -10,6 +10,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from service.base.problems import Problem
+from service.commands.erase_trajectory import erase_trajectory
 from service.fits.rebuilt_schedule import last_passed
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.transfer.test_import_forgeries import (
@@ -110,6 +111,29 @@ def test_complete_windows_without_their_fits_become_due(tmp_path: Path, true_fil
     harness.tick()
     assert harness.session.fit_due == 28
     assert [due.key for due in harness.session.schedule.waiting] == [4, 12]
+    harness.store.close()
+
+
+@pytest.mark.parametrize("n_after", [0, 1])
+def test_a_window_is_overdue_when_it_was_though_the_decision_that_said_so_is_erased(
+    tmp_path: Path, n_after: int
+) -> None:
+    harness = ServiceHarness(tmp_path)
+    harness.create(reward_wait_seconds=50.0)
+    for name in ("a", "a", "a", "a", "b", *(["a"] * n_after)):
+        harness.now += 1.0
+        harness.decide(name)
+    overdue_at = harness.now - n_after + 50.0
+    harness.run_large(erase_trajectory(harness.key, "b"))
+    before = harness.session.schedule.open
+    assert [(one.window.due, one.overdue_at) for one in before] == [(4, overdue_at), (12, None)]
+    content = exported(harness)
+    session, _ = harness.import_file(tmp_path, content)
+    assert session.schedule.open == before
+    for at in ("x", -1.0, NAN):
+        told = deeper("header", "session", "schedule", "open", 0, 2, value=at)
+        with pytest.raises(Problem):
+            checked(forged(content, told))
     harness.store.close()
 
 

@@ -6,6 +6,7 @@ So none is lost and none is invented: a sender (`service.operation.webhooks`) ta
 import json
 import secrets
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, Literal
 
 from service.session.records import Actor, AuditRow, Message, SessionRow, Webhook
@@ -17,6 +18,7 @@ MOST_WAITING = 1000  # messages of a webhook; further ones are given up
 MOST_DETAIL = 4096  # characters of an entry's detail
 MOST_MEMBER = 512  # of one of its members, where the whole is too long
 MOST_FORGOTTEN = 500  # entries deleted by one command
+_number = count(secrets.randbits(20))  # of this process's entries
 
 
 def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **detail: Any) -> None:
@@ -29,8 +31,8 @@ def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **d
     if len(text) > MOST_DETAIL:
         short = {k: value for k, value in detail.items() if len(json.dumps(value)) < MOST_MEMBER}
         text = json.dumps({**short, "left_out": sorted(detail.keys() - short.keys())})
-    # sorts by time, and within a transaction by what was written first
-    entry_id = f"{round(uow.now * 1e6):013x}{uow.n_writes % 16**4:04x}{secrets.token_hex(3)}"
+    # sorts by time, and in a process by what was written first; other processes draw other ends
+    entry_id = f"{round(uow.now * 1e6):013x}{next(_number) % 16**6:06x}{secrets.token_hex(2)}"
     uow.pending.audit.append(AuditRow(tenant, entry_id, uow.now, *by, action, subject, text))
 
 

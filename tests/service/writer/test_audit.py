@@ -2,13 +2,15 @@
 
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from service.session.records import AuditRow
+from service.session.records import COMMAND_LINE, AuditRow
+from service.storage.ports import Changes
 from service.writer.command import Command
-from service.writer.notices import MOST_FORGOTTEN
+from service.writer.notices import MOST_FORGOTTEN, note
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, until
 
@@ -30,6 +32,17 @@ class AddEntries(Command[None]):
             tenant = ("", "acme")[i % 2]
             entry = AuditRow(tenant, entry_id, at, None, None, "test", f"{i}", "{}")
             uow.pending.audit.append(entry)
+
+
+async def test_entries_of_one_microsecond_keep_their_order() -> None:
+    """So no two have one id: each is the first write of a transaction, and the clock stands."""
+    audit: list[str] = []
+    for _ in range(1000):
+        uow: Any = SimpleNamespace(now=1000.0, n_writes=0, pending=Changes())
+        note(uow, "", COMMAND_LINE, "test", "s")
+        audit += [entry.id for entry in uow.pending.audit]
+    assert audit == sorted({*audit})
+    assert {len(one) for one in audit} == {23}
 
 
 async def test_entries_of_the_audit_log_go_when_they_are_too_old(serve: Serve) -> None:

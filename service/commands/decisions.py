@@ -211,7 +211,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             keeps = session.keep_contexts or agent.takes_sets
             if keeps and may_be_kept(session, n_arms, position):
                 kept = pack(contexts, session.keep_contexts)
-        epoch = timeline.epoch(session, agent, timeline.begun_by(position, at))
+        epoch, next_fit_round = timeline.epoch(session, agent, timeline.begun_by(position, at))
         decision = DecisionRow(  # by place: by name each decision costs more
             *self.key,
             self.trajectory,
@@ -227,9 +227,9 @@ class Decide(SessionCommand[Taken | Blocked]):
             propensity,
             explored,
             forced is not None,
-            epoch[0],
+            epoch,
             session.model_version,
-            epoch[1],
+            next_fit_round,
             at,
             played_by,
             agent_arm,

@@ -101,8 +101,7 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     n_there = min(window.last, session.n_rounds) - window.first + 1
     timeline, closing, n_gone = timeline_of(session), closing_of(session), 0
     if closing.is_counted:
-        n_gone = session.n_dropped_complete if window.first == 1 else 0
-        n_gone += session.n_erased(window, len(is_measured))
+        n_gone = session.n_complete_gone(window, len(is_measured))
     else:
         is_measured = np.zeros_like(is_measured)  # only time completes a round
     times = rounds.at[after : after + 1].tolist()

@@ -138,12 +138,8 @@ def count_complete(reader: Reader, session: SessionRow, windows: list[FitWindow]
     counts = []
     for window in windows:
         within = [edge for edge in edges if window.first <= edge <= window.last]
-        n = sum(n_measured[edge] for edge in within)
-        if window.first == 1:
-            n += session.n_dropped_complete
-        if session.n_erased_rounds:
-            n += session.n_erased(window, sum(n_left[edge] for edge in within))
-        counts.append(n)
+        n_gone = session.n_complete_gone(window, sum(n_left.get(edge, 0) for edge in within))
+        counts.append(n_gone + sum(n_measured[edge] for edge in within))
     return counts
 
 

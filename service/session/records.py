@@ -316,13 +316,14 @@ class SessionState:
         """A number that grows whenever a trajectory of the session is erased."""
         return self.n_erased_rounds + self.n_erased_measurements
 
-    def n_erased(self, window: FitWindow, n_left: int) -> int:
-        """Return how many rounds of a window are erased, of which `n_left` rounds have rows.
-
-        A window begins with the session where rounds are dropped.
-        """
-        n_begun = max(0, min(window.last, self.n_rounds) - window.first + 1)
-        return n_begun - n_left - (self.n_dropped_rounds if window.first == 1 else 0)
+    def n_complete_gone(self, window: FitWindow, n_left: int) -> int:
+        """Return how many rounds of a window are complete and gone; `n_left` of it have rows."""
+        is_first = window.first == 1  # where rounds are dropped, a window begins with the session
+        n = self.n_dropped_complete if is_first else 0
+        if self.n_erased_rounds:
+            n_begun = max(0, min(window.last, self.n_rounds) - window.first + 1)
+            n += n_begun - n_left - (self.n_dropped_rounds if is_first else 0)
+        return n
 
     @property
     def is_one_sequence(self) -> bool:

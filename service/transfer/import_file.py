@@ -138,7 +138,7 @@ def _rows(fold: ImportFold, lines: Iterator[bytes]) -> Iterator[Row]:
 
 
 UNREADABLE = (
-    *(ValueError, KeyError, TypeError, AttributeError),
+    *(ValueError, LookupError, TypeError, AttributeError),
     *(OverflowError, RecursionError, MemoryError),
 )
 

@@ -35,8 +35,8 @@ COUNTS = ("n_rounds", "n_measurements", "measured_through")
 class FileTrajectory:
     """The records of one trajectory so far: its counters, and arrays over its rounds.
 
-    The last three are arrays over its measurements: their positions, and their first and last
-    rounds; a correction's first round is 0 there.
+    `arrivals` are the positions of its measurements, `first_rounds` and `last_rounds` their rounds;
+    a correction's first round is 0 there.
     """
 
     row: TrajectoryRow
@@ -96,7 +96,7 @@ class FileTrajectory:
             check(is_known, "replaces", "no value of the same rounds has that position")
         if "late" in record:  # where sums take in the value: see `late_place`
             late, i = record["late"], first - 1 - self.n_before
-            begun = self.positions[i] if i >= 0 else 0
+            begun = self.positions[i] if 0 <= i < len(self.positions) else 0
             fits = may_be_late(session, (first, last), record["covariates"], late - 1, begun)
             check(fits and self.late <= late, "late", "the value has its place elsewhere")
             self.late = late

@@ -1,5 +1,6 @@
 """What a file says of where sums took in late values is checked by the rules of a reward."""
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_a_copy_that_no_time_closes_has_none(
         file = b"".join(copy_session(reader, harness.session, copy, agent))
     assert b"late" not in file
     assert fold_file(io.BytesIO(file), io.BytesIO(), False)[0].session.n_measurements == 1
+
+
+def test_a_total_of_a_slot_after_all_decisions_has_none() -> None:
+    """There is no decision whose place could be looked up."""
+    kept = Path(__file__).parent / "exports" / "1.0-clock.ndjson.gz"
+    records = [json.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()[:-1]]
+    last = [one for one in records if one["record"] == "measurement"][-1]
+    last |= {"first_round": 999, "last_round": 999, "at": 9e10}
+    records[0]["session"]["schedule"]["n_slots"] = 1000
+    fold(records)
+    last["late"] = 1
+    with pytest.raises(Problem, match="elsewhere"):
+        fold(records)
 
 
 @pytest.mark.parametrize("settings", [{"reward_mode": "single"}, {"default_reward": 0.0}])

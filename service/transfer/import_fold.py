@@ -388,7 +388,8 @@ class ImportFold:
         for window in self._windows.ahead_of(session, after):
             if window.due > self._installed_due and window.due not in done:
                 opened = open_window(session, rounds, window)
-                opened.overdue_at = overdue.get(window.due, opened.overdue_at)
+                if window.due <= timeline.n_begun(session):
+                    opened.overdue_at = overdue.get(window.due, opened.overdue_at)
                 schedule.open.append(opened)
         if schedule.open:
             session.n_complete, schedule.open[-1].n_complete = schedule.open[-1].n_complete, 0

@@ -130,6 +130,8 @@ def test_a_window_is_overdue_when_it_was_though_the_decision_that_said_so_is_era
     content = exported(harness)
     session, _ = harness.import_file(tmp_path, content)
     assert session.schedule.open == before
+    ahead = deeper("header", "session", "schedule", "open", 1, 2, value=1.0)
+    assert checked(forged(content, ahead)).schedule.open[1].overdue_at is None
     for at in ("x", -1.0, NAN):
         told = deeper("header", "session", "schedule", "open", 0, 2, value=at)
         with pytest.raises(Problem):

@@ -16,6 +16,7 @@ from service.transfer.file_format import export_session
 from service.transfer.import_file import fold_file
 from service.transfer.import_fold import ImportFold
 from tests.examples import on_one_database
+from tests.service.commands.slots import begin, between, taken
 from tests.service.conftest import Serve, problem
 from tests.service.service_harness import ServiceHarness
 
@@ -227,6 +228,32 @@ def test_a_forgery_is_refused_by_name(true_file: bytes, field: str, forge: Forge
     assert caught.value.status == 422
     named = caught.value.field or ""
     assert named == field or named.startswith((f"{field}[", f"{field}.")), caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("trajectory", {"trajectory": ""}),  # nothing was decided there
+        ("trajectory", {"trajectory": "b"}),
+        ("last_round", {"last_round": 2}),  # it was not over then
+        ("last_round", {"last_round": 2**31 + 1}),
+        ("last_round", {"first_round": 2}),
+    ],
+)
+def test_a_total_is_checked_as_that_of_a_request(
+    tmp_path: Path, field: str, said: dict[str, Any]
+) -> None:
+    harness = ServiceHarness(tmp_path)
+    begin(harness, clock={"totals": "trajectory"})
+    taken(harness, ("a", 970.0), ("a", 1030.0))
+    harness.now = 1070.0
+    harness.reward(1.0, "a", **between(960.0, 1020.0))
+    content = exported(harness)
+    harness.store.close()
+    assert checked(content).n_measurements == 1
+    with pytest.raises(Problem) as caught:
+        checked(forged(content, part("measurement", **said)))
+    assert caught.value.field == f"measurement.{field}"
 
 
 def test_the_file_that_is_forged_is_accepted_as_it_is(true_file: bytes) -> None:

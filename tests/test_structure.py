@@ -33,7 +33,7 @@ MOST_INNER_IMPORTS = 22
 # conditions on each feature, and files that have some: as many as there are, so that none is added
 # unseen; those on a clock are to be at most 6 in 3 files
 MOST_CONDITIONS = {
-    "clock": (4, 3),
+    "clock": (3, 2),
     "levels": (30, 16),
     "memory": (6, 4),
     "reward_mode": (2, 2),

@@ -149,7 +149,8 @@ async def test_who_is_sent_away_leaves_rewards_once_and_no_round(serve: Serve, m
 
 
 async def test_a_failed_fit_is_tried_again_and_shown(serve: Serve) -> None:
-    async with serve(fit_retry_seconds=0.05) as client:
+    # more often than it is before the gate opens, however slow the machine
+    async with serve(fit_retry_seconds=0.05, fit_attempts=100) as client:
         gate = close_gate(client, failing_fit)
         session = await client.create(algorithm="ad_lasso")
         await play(client, session, 4)

@@ -12,6 +12,7 @@ import pytest
 
 import service.fits.processes
 from lhb_engine.design.moments import Moments
+from service.base.process_pool import Processes
 from tests.service.conftest import Client, Serve, until
 from tests.service.fits.fit_gate import ARMS, close_gate, installed, play, process_at
 from tests.service.fits.fit_jobs import (
@@ -81,7 +82,17 @@ async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> Non
 
 
 @pytest.mark.slow
-async def test_a_process_frozen_while_idle_is_replaced(serve: Serve) -> None:
+async def test_a_process_frozen_while_idle_is_replaced(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_look, look = asyncio.Event(), Processes.probe
+
+    async def held(processes: Processes) -> None:
+        """Look whether processes begin work again as late as the test has seen that none does."""
+        await may_look.wait()
+        await look(processes)
+
+    monkeypatch.setattr(Processes, "probe", held)
     async with serve(fit_start_seconds=8.0) as client:
         gate = close_gate(client, gated_fit)
         session = await client.create(algorithm="ad_lasso")
@@ -92,16 +103,14 @@ async def test_a_process_frozen_while_idle_is_replaced(serve: Serve) -> None:
         os.kill(frozen, signal.SIGSTOP)
         await play(client, session, 8)
 
-        async def noticed() -> bool:
-            return (await client.read("/readyz"))["workers"] == 0
-
         async def both() -> bool:
             return len(await installed(client, session)) == 2
 
-        await until(noticed)
+        await until(lambda: has_workers(client, 0))
+        may_look.set()
         await until(both)
         assert await process_at(gate) != frozen
-        assert (await client.read("/readyz"))["workers"] == 1
+        await until(lambda: has_workers(client, 1))
         items = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
         assert [item["status"] for item in items if item["status"] == "failed"] == []
 
@@ -111,27 +120,32 @@ async def test_a_fit_that_no_process_begins_stays_due(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system refuses to start processes, more often than a fit is tried."""
-    start, n_refused = multiprocessing.util.spawnv_passfds, 0
+    start, n_refused, may_start = multiprocessing.util.spawnv_passfds, 0, False
 
     def refuse(*arguments: Any) -> int:
         nonlocal n_refused
+        if may_start:
+            return int(start(*arguments))
         n_refused += 1
-        if n_refused <= 4:
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return int(start(*arguments))
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    async def refused_often() -> bool:
+        return n_refused > 4
 
     async with serve(fit_retry_seconds=0.1, fit_attempts=2) as client:
         monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
         session = await client.create(algorithm="ad_lasso")
         await play(client, session, 4)
+        await until(refused_often)
         await until(lambda: has_workers(client, 0))
         assert (await client.read("/readyz"))["fits_due"] == 1
         await client.decide(session, ARMS)
+        assert await installed(client, session) == []
+        may_start = True
         await until(lambda: installed(client, session))
-        assert n_refused > 4
         items = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
         assert "failed" not in {item["status"] for item in items}
-        assert await has_workers(client, 1)
+        await until(lambda: has_workers(client, 1))
 
 
 async def test_a_fit_whose_database_is_away_stays_due(serve: Serve) -> None:

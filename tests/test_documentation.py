@@ -1,10 +1,8 @@
 """Documents and comments refer only to files, sections and equations that exist."""
 
 import ast
-import io
 import re
 import subprocess
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from os.path import normpath, relpath
@@ -26,6 +24,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"(?<![\w/.~$*}-])([\w.-]+(?:/[\w.-]+)*\.(?:py|md|sql|toml|yml|conf))(?![\w/(])")
 FOLDER = re.compile(r"(?<![\w/.~$*}-])([\w.-]+(?:/[\w.-]+)+/?)(?![\w/{*<])")
 MODULE = re.compile(r"(?<![\w/.])((?:lhb_engine|service|clients|tests)(?:\.[a-z_]\w*)+)")
+COMMENT = re.compile(r"#[# ]*(.*)")
 SHOUTED = re.compile(r"\b([A-Z]{5,}(?:\.md)? \d+(?:\.\d+)?)\b(?! ?[a-z%])")
 NUMBER = r"\(\d+\.\d+\)|\d+(?:\.\d+)?(?![\w%])"
 CITED = re.compile(rf"docs/model\.md,? ((?:{NUMBER})(?:(?:, | and | to )(?:{NUMBER}))*)")
@@ -46,7 +45,11 @@ def folders() -> frozenset[str]:
 
 
 def prose(name: str) -> str:
-    """What a file says to people: of Python docstrings and comments, of all others everything."""
+    """What a file says to people: of Python docstrings and comments, of all others everything.
+
+    A comment is all after the first # of a line. Some of these are in strings, but to tell them
+    apart takes longer than all the rest.
+    """
     text = (ROOT / name).read_text("utf-8")
     if not name.endswith(".py"):
         return text
@@ -56,9 +59,7 @@ def prose(name: str) -> str:
         for node in statements(ast.parse(text))
         if isinstance(node, documented)
     ]
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    said += [t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT]
-    return "\n".join(said)
+    return "\n".join([*said, *COMMENT.findall(text)])
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -89,6 +90,7 @@ def test_a_program_that_a_page_includes_is_linked_above_it() -> None:
             assert f'{shown}\n--8<-- "{program}"' in text, f"{name}: {program}"
 
 
+@cache
 def headings(document: str) -> list[str]:
     return re.findall(r"^#+ (.+)$", (ROOT / document).read_text("utf-8"), re.M)
 

@@ -16,6 +16,7 @@ from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.examples import repeats
 from tests.lhb_engine.draw_little import draw_little
 from tests.service.service_harness import ServiceHarness
 from tests.service.transfer.test_copy import copied
@@ -23,7 +24,7 @@ from tests.service.transfer.test_copy import copied
 MADE: dict[str, Any] = {"algorithm": "anytime", "horizon": 4, "reward_wait_seconds": 10.0}
 SUM = {**MADE, "reward_mode": "sum"}
 Received = Callable[[int], list[float]]  # values of a round
-on_both = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+on_both = pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
 
 
 @pytest.fixture

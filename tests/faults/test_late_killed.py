@@ -57,8 +57,8 @@ def values_of(database_url: str, kill: int, *, adds_up: bool) -> list[dict[str, 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"reward_mode": "sum"}, DEFAULT, DEFAULT | LEVELS],
-    ids=["sum", "default", "default levels"],
+    [{"reward_mode": "sum"}, DEFAULT | LEVELS],
+    ids=["sum", "default levels"],
 )
 def test_no_late_value_is_lost_or_stands_twice(database_url: str, settings: dict[str, Any]) -> None:
     """Killed when values are in and no fit is due yet, as one is, runs, or has kept its sums."""

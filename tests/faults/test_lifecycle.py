@@ -220,7 +220,7 @@ def tell(url: str, seed: int, n_sessions: int, n_steps: int) -> None:
             story.move()
 
 
-LENGTHS = [(0, 150), *(pytest.param(seed, 500, marks=pytest.mark.slow) for seed in (1, 2))]
+LENGTHS = [(0, 80), *(pytest.param(seed, 500, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
 @pytest.mark.parametrize(("seed", "n_steps"), LENGTHS)

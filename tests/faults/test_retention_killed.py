@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,12 @@ def is_swept(client: httpx.Client, path: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, LEVELS, {"reward_mode": "sum"}, DEFAULT, DEFAULT | LEVELS],
-    ids=["plain", "levels", "sum", "default", "default levels"],
+    ("database_url", "settings"),
+    [
+        *product(("sqlite", "postgres"), ({}, DEFAULT | LEVELS)),
+        *(("sqlite", settings) for settings in (LEVELS, {"reward_mode": "sum"})),
+    ],
+    indirect=["database_url"],
 )
 def test_nothing_is_lost_and_fits_go_on(database_url: str, settings: dict[str, Any]) -> None:
     body, player = BODY | settings, Player()

@@ -28,6 +28,7 @@ def draw_little(monkeypatch: pytest.MonkeyPatch, *, remembers: bool = True) -> N
         (anytime_fit, "rank_one_posterior"),
         (anytime_fit, "profile_posterior"),
         (anytime_fit, "gain"),
+        (anytime_fit, "spread_of"),
         (all_checks, "checked"),
     )
     for module, name in known if remembers else ():

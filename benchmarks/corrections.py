@@ -41,9 +41,15 @@ HEADER = """| closing | rounds | a fit, CPU s | reading, ms | corrected, s | rea
 |-|-|-|-|-|-|-|"""
 
 
-def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, Any]:
+def size(
+    closing: str,
+    n_rounds: int,
+    database: str | None = None,
+    at_once: int = AT_ONCE,
+    n_times: int = TIMES,
+) -> dict[str, Any]:
     """Time the next fit without and with a correction, in turns: the least of some CPU seconds."""
-    rows = Rows(n_rounds + AT_ONCE, 1, 0, "all")
+    rows = Rows(n_rounds + at_once, 1, 0, "all")
     with tempfile.TemporaryDirectory() as folder:
         url = database or f"sqlite:///{Path(folder) / 'bench.db'}"
         store, agents = open_store(url), Agents()
@@ -51,7 +57,7 @@ def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, 
             store,
             after_commit=lambda effects: None,
             on_rollback=agents.forget,
-            clock=lambda: float(SECONDS * (n_rounds + 2 * AT_ONCE)),
+            clock=lambda: float(SECONDS * (n_rounds + 2 * at_once)),
         )
 
         def run(command: Any) -> Any:
@@ -73,15 +79,15 @@ def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, 
             asked = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "seed": 1}
             session, _ = run(create_session("", {**asked, **CLOSINGS[closing]}, True))
             key: SessionKey = session.key
-            for start in range(1, n_rounds + 1, AT_ONCE):
-                slots = range(start, min(start + AT_ONCE, n_rounds + 1))
+            for start in range(1, n_rounds + 1, at_once):
+                slots = range(start, min(start + at_once, n_rounds + 1))
                 run(Writing(key, agents, slots, rows))
-            begun = [*range(n_rounds + 1, n_rounds + AT_ONCE + 1, AT_ONCE // 2), None]
+            begun = [*range(n_rounds + 1, n_rounds + at_once + 1, at_once // 2), None]
             for begin in begun:
                 due = run(Ask(key, agents))
                 run(FinishFit(key, due, made(key, due), agents, RetryPolicy()))
                 if begin is not None:
-                    run(Writing(key, agents, range(begin, begin + AT_ONCE // 2), rows))
+                    run(Writing(key, agents, range(begin, begin + at_once // 2), rows))
             if value is not None:
                 run(ReceiveRewards(key, [correction(closing, value)], agents))
             return key, run(Ask(key, agents))
@@ -93,7 +99,7 @@ def size(closing: str, n_rounds: int, database: str | None = None) -> dict[str, 
             return process_time() - began, spent["seconds"] * 1e3
 
         both = [ready(value) for value in (None, 5.0)]
-        found = np.array([[timed(*one) for one in both] for _ in range(TIMES)])
+        found = np.array([[timed(*one) for one in both] for _ in range(n_times)])
         store.close()
     least = found.min(axis=0)
     names = ("fit", "fit_reads_ms", "corrected", "corrected_reads_ms")

@@ -32,15 +32,22 @@ from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import LargeWrite
 
 DIM, HORIZON, N_ARMS = 10, 20, 20
-FILL = 2000  # rounds of a transaction while the session is filled
+FILL = 2000
 BODY: dict[str, Any] = {"algorithm": "anytime", "name": None, "seed": 1}
 BODY |= {"dim": DIM, "horizon": HORIZON}
 BODY |= {"options": {}, "reward_mode": "single", "reward_wait_seconds": 0.0}
 BODY |= {"default_reward": None, "refit": "background", "keep_rounds": LATEST}
 
 
-def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, Any]:
-    """Fill a session, drop all but its latest 32 768 rounds, and measure each transaction.
+def run(
+    database: str | None,
+    n_rounds: int,
+    n_trajectories: int,
+    *,
+    latest: int = LATEST,
+    fill: int = FILL,
+) -> dict[str, Any]:
+    """Fill a session, drop all but its latest rounds, and measure each transaction.
 
     Parameters
     ----------
@@ -49,6 +56,8 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
     n_rounds : int
     n_trajectories : int
         One after the other has its rounds.
+    latest, fill : int
+        Rounds that stay, and rounds of a transaction while the session is filled.
 
     Returns
     -------
@@ -66,9 +75,9 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
         if error is not None:
             raise error
         session = made[0]
-        _fill(store, session, n_rounds, n_trajectories)
+        _fill(store, session, n_rounds, n_trajectories, latest, fill)
         with tempfile.NamedTemporaryFile(dir=folder) as probe:
-            write = drop_rounds(session.key, n_rounds - LATEST)
+            write = drop_rounds(session.key, n_rounds - latest)
             taken, syncs = _timed_of(commit, write, probe.fileno())
         with store.reader() as reader:
             after = reader.session(session.key)
@@ -117,14 +126,16 @@ def _timed_of(
             return taken, syncs
 
 
-def _fill(store: Store, session: SessionRow, n_rounds: int, n_trajectories: int) -> None:
+def _fill(
+    store: Store, session: SessionRow, n_rounds: int, n_trajectories: int, latest: int, fill: int
+) -> None:
     """Write rounds, each with a reward."""
     owner, rng = session.key, np.random.default_rng(1)
     n_each = -(-n_rounds // n_trajectories)
     names = [f"t{i:07}" for i in range(n_trajectories)] if n_trajectories > 1 else [""]
-    for first in range(1, n_rounds + 1, FILL):
+    for first in range(1, n_rounds + 1, fill):
         changes = Changes()
-        for position in range(first, min(first + FILL, n_rounds + 1)):
+        for position in range(first, min(first + fill, n_rounds + 1)):
             i, round = divmod(position - 1, n_each)
             changes.decisions.append(_decision((*owner, names[i]), round + 1, position, rng))
             value = *owner, names[i], round + 1, round + 1, round + 1, position
@@ -139,7 +150,7 @@ def _fill(store: Store, session: SessionRow, n_rounds: int, n_trajectories: int)
         n_rounds=n_rounds,
         n_measurements=n_rounds,
         n_trajectories=len(names),
-        dropped_to=n_rounds - LATEST,
+        dropped_to=n_rounds - latest,
     )
     _write(store, rows, owner)
 

@@ -17,7 +17,6 @@ from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.posterior.gibbs_sampler import NOISE_ROWS, NOISE_SHARE, Chains
 
-MOVES = 3  # of a chain's shape, a sweep
 FADES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # lags
 BENDS = (0.5, 1.0, 2.0, 4.0, 8.0)  # lags
 STEP = 0.7  # standard deviation of a proposed change of log tau
@@ -89,6 +88,7 @@ class SmoothProfiles:
     ) -> None:
         h, d, n = moments.n_lags, moments.dim, moments.n_rows
         self._moments, self._rng, self.n_rows = moments, rng, n
+        self.moves = 1  # of a profile's shape, a sweep
         gram = moments.gram.reshape(h, d, h, d).transpose(1, 0, 3, 2)
         self._gram = np.ascontiguousarray(gram.reshape(d, h, d * h))
         self._target = moments.target.T.copy()
@@ -171,7 +171,8 @@ class SmoothProfiles:
         first, middle = group[0], self._middle
         a, v = products(share, 0)
         now = solved(self._shape[first], middle, a, v)
-        self._shape[first], now = drawn_shape(self._shape[first], now, middle, a, v, rng)
+        for _ in range(self.moves):
+            self._shape[first], now = drawn_shape(self._shape[first], now, middle, a, v, rng)
         _, lower, half, spread = now
         z = half + rng.standard_normal(len(half))
         profile = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
@@ -192,6 +193,7 @@ class SmoothChains(Chains):
     """
 
     smooth = 1.0
+    moves = 3  # of a chain's shape, a sweep
 
     def __init__(self, moments: RowMoments, theta: Floats, rng: np.random.Generator) -> None:
         super().__init__(moments, theta, rng, signed=True)
@@ -233,7 +235,7 @@ class SmoothChains(Chains):
         for c, s2 in enumerate(self.noise2.tolist()):
             a, v, middle = gram[c] / s2, right[c] / s2, self._middle
             now = solved(self._shapes[c], middle, a, v)
-            for _ in range(MOVES):
+            for _ in range(self.moves):
                 self._shapes[c], now = drawn_shape(self._shapes[c], now, middle, a, v, self.rng)
             _, lower, half, spread = now
             z = half + self.rng.standard_normal(len(half))

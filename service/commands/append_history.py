@@ -34,8 +34,7 @@ from service.writer.large_writes import (
 )
 from service.writer.unit_of_work import UnitOfWork
 
-# of a slice, in CPU; an agent that learns within an epoch takes milliseconds a round
-SLICE_ROUNDS, SLICE_BYTES, SLICE_SECONDS = 128, 2**18, 0.005
+SLICE_BYTES = 2**18  # of a slice's contexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,8 @@ class Log:
     limits: Limits = NO_LIMITS
     arm_ids: list[str | None] | None = None  # one a round; None where none is known
     times: list[float] | None = None  # one a round, in Unix seconds; None: now
+    slice_rounds: int = 128  # at most
+    slice_seconds: float = 0.005  # of CPU: agents that learn within an epoch take ms a round
 
     @property
     def trajectory_key(self) -> TrajectoryKey:
@@ -98,11 +99,10 @@ class Log:
 
     def slice_from(self, n: int) -> range:
         """Return the rounds that the slice after n rounds may take."""
-        most = SLICE_ROUNDS
-        if not isinstance(self.contexts, NamedContexts):
-            width = self.contexts.shape[1] * self.contexts.itemsize
-            most = max(1, min(SLICE_ROUNDS, SLICE_BYTES // width))
-        return range(n, min(n + most, len(self.contexts)))
+        most, contexts = self.slice_rounds, self.contexts
+        if not isinstance(contexts, NamedContexts):
+            most = max(1, min(most, SLICE_BYTES // (contexts.shape[1] * contexts.itemsize)))
+        return range(n, min(n + most, len(contexts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +229,8 @@ class AppendSlice(Command[Appended | Appending]):
     def _append(
         self, work: HiddenWork, contexts: Floats, rounds: range, first: int, state: WorkState
     ) -> int:
-        """Append rounds for SLICE_SECONDS of CPU; return how many of the log are appended."""
-        log, session, until = self.log, state.session, thread_time() + SLICE_SECONDS
+        """Append rounds for `slice_seconds`; return how many of the log are appended."""
+        log, session, until = self.log, state.session, thread_time() + self.log.slice_seconds
         for i in rounds:
             decide = Decide(log.key, self.agents, NO_LIMITS, log.trajectory, None)
             decide.event_id = None if log.import_id is None else log.name(i)

@@ -26,7 +26,6 @@ Answer = TypeVar("Answer")
 Job = Callable[[str, str, str, int, float], Fitted | None]
 MAX_DEATHS = 3  # of a fit whose process dies, before the fit counts as failed
 LONGEST_PAUSE_SECONDS = 30.0  # between two looks whether processes begin work again
-BUSY_SECONDS = 60.0  # after a fit that got too little idle time, in which no fit runs in idle time
 
 
 class FitProcesses:
@@ -39,6 +38,7 @@ class FitProcesses:
     """
 
     _writer: GroupCommit  # from the start on
+    busy_seconds = 60.0  # after a fit without idle time enough, in which none runs in idle time
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class FitProcesses:
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:
                     log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")
-                    self._busy_until, idle_seconds = time.monotonic() + BUSY_SECONDS, 0.0
+                    self._busy_until, idle_seconds = time.monotonic() + self.busy_seconds, 0.0
                     continue
                 if error.exitcode == SPENT:
                     reason = f"the fit took more than {cpu_seconds:g} s of CPU time"

@@ -18,8 +18,6 @@ from service.session.records import LiftSumsRow, LiftUnitRow, PlayedRound, Sessi
 from service.session.trial import Group, block_of, block_rounds
 from service.storage.reader import MeasuredRow, Reader
 
-STEP_ROUNDS, STEP_REWARDS = 2000, 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -86,14 +84,16 @@ def group_of(session: SessionRow, unit: LiftUnitRow) -> Group:
     return session.trial.group(session.seed, unit.trajectory, first, session.horizon)
 
 
-def next_step(reader: Reader, session: SessionRow) -> Step | None:
-    """Read what came after the stored sums; None if nothing did.
+def next_step(
+    reader: Reader, session: SessionRow, n_rounds: int = 2000, n_rewards: int = 1000
+) -> Step | None:
+    """Read so much, at most, of what came after the stored sums; None if nothing did.
 
     The session is as the reader sees it; no trajectory of it is being erased.
     """
     before = sums_so_far(reader, session)
-    decided = min(session.n_rounds, before.decided + STEP_ROUNDS)
-    measured = min(session.n_measurements, before.measured + STEP_REWARDS)
+    decided = min(session.n_rounds, before.decided + n_rounds)
+    measured = min(session.n_measurements, before.measured + n_rewards)
     if (decided, measured) == (before.decided, before.measured):
         return None
     adding = _Adding(session, before.since, LiftSums.loads(before.sums))
@@ -112,16 +112,14 @@ def _add_rewards(
 ) -> int:
     """Add the rewards at positions after..until, and return the position of the last one."""
     rows = sorted(reader.measurements_after(session.key, after, until), key=lambda row: row[4])
-    taken: list[MeasuredRow] = []
-    n_rounds = 0
+    taken, n_rounds = list[MeasuredRow](), 0
     for row in rows:
         length = min(row[2] - row[1] + 1, MOST_SPAN)
         if taken and n_rounds + length > MOST_SPAN:
             break
         n_rounds += length
         taken.append(row)
-    if len(taken) < len(rows):
-        until = taken[-1][4]
+    until = taken[-1][4] if len(taken) < len(rows) else until
     earlier = _replaced(reader, session, taken, until)
     span_of = adding.units.spans(reader, taken)
     for trajectory, first, last, value, position, replaces, _ in taken:

@@ -107,6 +107,7 @@ class BatchSize:
     def __init__(self, most: int, slice_seconds: float) -> None:
         self._most, self._slice, self._each = most, slice_seconds, COMMAND_SECONDS
         self._part = 1.0  # of a slice, that the present transaction has
+        self.brief_seconds = 0.005  # the longest that a transaction may run in the event loop
 
     def begin(self, n_tenants: int) -> int:
         """Return how many commands the next transaction takes: half, if several tenants wait.

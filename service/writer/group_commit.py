@@ -35,7 +35,6 @@ log = structlog.get_logger()
 MAX_ATTEMPTS = 10  # attempts at a batch that contends with other processes
 CONTENTION_SECONDS = 10.0  # after which no further attempt begins
 Committed = tuple[list[CommandOutcome], list[Effects]]
-BRIEF_SECONDS = 0.005  # the longest that a batch may run in the event loop
 
 
 class WroteThenFailed(Exception):
@@ -86,12 +85,12 @@ class Attempt:
         self._uow = UnitOfWork(self.transaction, self._known, now)
 
     def run_brief(self, can_read: bool) -> bool:
-        """Run commands until one is not brief, or BRIEF_SECONDS have passed; say if all have run.
+        """Run commands until one is not brief, or their time has passed; say if all have run.
 
         `can_read` says whether rows that were not announced can be read without blocking.
         """
         self._uow.can_read = can_read
-        began, until = thread_time(), perf_counter() + BRIEF_SECONDS
+        began, until = thread_time(), perf_counter() + self._size.brief_seconds
         for command in self.commands:
             if not command.is_brief(self._uow) or perf_counter() > until:
                 break

@@ -6,10 +6,8 @@ from benchmarks.server import dropping
 
 
 @pytest.mark.parametrize("n_trajectories", [1, 30])
-def test_a_filled_session_is_dropped(n_trajectories: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropping, "LATEST", 100)
-    monkeypatch.setattr(dropping, "FILL", 170)
-    found = dropping.run(None, 600, n_trajectories)
+def test_a_filled_session_is_dropped(n_trajectories: int) -> None:
+    found = dropping.run(None, 600, n_trajectories, latest=100, fill=170)
     kept = 2 * dropping.HORIZON if n_trajectories == 1 else 0  # 20 rounds each
     assert found["dropped"] == 500 - kept
     assert found["transactions"] >= 2

@@ -28,10 +28,10 @@ ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
 HOLDOUT = {"share": 0.5, "policy": "uniform", "planned_rounds": 1000, "guard": False}
 
 
-def sum_up(harness: ServiceHarness) -> LiftSums:
+def sum_up(harness: ServiceHarness, **most: int) -> LiftSums:
     while True:
         with harness.store.reader() as reader:
-            step = next_step(reader, harness.session)
+            step = next_step(reader, harness.session, **most)
             if step is None:
                 found = reader.lift_sums(harness.key)
                 assert found is not None
@@ -141,17 +141,15 @@ OTHERS = [both for both in product(CLOSINGS, WHOSE) if both not in EACH]
 
 @pytest.mark.parametrize(("mode", "trajectories"), [*EACH, *repeats(*OTHERS)])
 def test_steps_of_any_size_sum_what_all_rows_say(
-    harness: ServiceHarness, mode: Any, trajectories: list[str], monkeypatch: pytest.MonkeyPatch
+    harness: ServiceHarness, mode: Any, trajectories: list[str]
 ) -> None:
     rng, given = random.Random(7), dict.fromkeys(trajectories, 0)
     harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1}, **mode)
     default = mode.get("default_reward", 0.0 if "reward_mode" in mode else None)
     play(harness, rng, 50, given, by_caller=True)
     for n_rounds, n_rewards in ((1, 2), (50, 7), (2000, 1000)):
-        monkeypatch.setattr(steps, "STEP_ROUNDS", n_rounds)
-        monkeypatch.setattr(steps, "STEP_REWARDS", n_rewards)
         play(harness, rng, 80, given)
-        sums = sum_up(harness)
+        sums = sum_up(harness, n_rounds=n_rounds, n_rewards=n_rewards)
         assert_sums(harness, sums, default)
     assert sums.groups["agent"].n_trajectories > 0 < sums.groups["control"].n_trajectories
     assert (sums.n_left_out > 0) == ("reward_mode" not in mode)

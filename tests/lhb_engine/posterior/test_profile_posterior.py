@@ -9,9 +9,10 @@ from scipy.stats import multivariate_normal
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.posterior import smooth_profiles
 from lhb_engine.posterior.profile_posterior import SparseProfiles, profile_posterior
-from lhb_engine.posterior.smooth_profiles import SmoothProfiles, kernel_root
+from lhb_engine.posterior.smooth_profiles import BENDS, FADES, SmoothProfiles, kernel_root
 
 LAGS, DIM, ROWS = 3, 2, 40
+SHAPE = (np.log(0.5), FADES.index(4.0), BENDS.index(1.0))
 NOISE2 = 0.5
 
 
@@ -67,14 +68,11 @@ def test_sparse_profiles_are_drawn_by_the_probability_of_every_set_of_lags(data,
 
 
 @pytest.mark.parametrize("included", [0.0, 1.0])
-def test_smooth_profiles_have_the_posterior_of_their_covariance(data, included, monkeypatch):
+def test_smooth_profiles_have_the_posterior_of_their_covariance(data, included):
     """With one shape all profiles together are normal: their mean and covariance are known."""
     x, _, y = data
-    monkeypatch.setattr(smooth_profiles, "FADES", (4.0,))
-    monkeypatch.setattr(smooth_profiles, "BENDS", (1.0,))
-    monkeypatch.setattr(smooth_profiles, "STEP", 0.0)
     chain = SmoothProfiles(moments(*data), np.random.default_rng(1))
-    chain._shape = [(np.log(0.5), 0, 0)] * DIM
+    chain.moves, chain._shape = 0, [SHAPE] * DIM
     chain.noise2[:] = NOISE2
     chain.covariates.included[:] = included
     root, drawn = chain.covariates.root(chain.noise2)[0], []
@@ -90,21 +88,18 @@ def test_smooth_profiles_have_the_posterior_of_their_covariance(data, included, 
     np.testing.assert_allclose(np.cov(np.transpose(drawn)), prior - gain @ x @ prior, atol=0.01)
 
 
-def test_features_of_a_group_share_a_profile(data, monkeypatch):
+def test_features_of_a_group_share_a_profile(data):
     """What each has of it is normal: the posterior's mean is that of weighted draws of the prior.
 
     Two features share a profile, a third one has its own.
     """
-    monkeypatch.setattr(smooth_profiles, "FADES", (4.0,))
-    monkeypatch.setattr(smooth_profiles, "BENDS", (1.0,))
-    monkeypatch.setattr(smooth_profiles, "STEP", 0.0)
     x, z, y = data
     x = np.column_stack([x, np.random.default_rng(9).standard_normal((ROWS, LAGS))])
     x = x[:, [0, 6, 1, 2, 7, 3, 4, 8, 5]]  # the third feature stands between the two
     both = np.column_stack([x, z, y])
     rows = RowMoments(both.T @ both, ROWS, LAGS, 3)
     chain = SmoothProfiles(rows, np.random.default_rng(1), groups=[[0, 2]])
-    chain._shape = [(np.log(0.5), 0, 0)] * 3
+    chain.moves, chain._shape = 0, [SHAPE] * 3
     chain.noise2[:] = NOISE2
     chain.covariates.included[:] = 1.0
     root, drawn = chain.covariates.root(chain.noise2)[0], []

@@ -53,17 +53,11 @@ def test_with_few_rows_there_is_one_kind():
     np.testing.assert_array_equal(*kinds)
 
 
-def test_the_draws_of_smooth_lag_weights_are_those_of_dense_algebra(monkeypatch):
+def test_the_draws_of_smooth_lag_weights_are_those_of_dense_algebra():
     """With theta, the noise and the shape held, w is normal with the ridge solution's moments."""
     moments = session_moments(rows(FADING, 2)).whitened(0.0)
     chains = SmoothChains(moments, np.tile(THETA, (4000, 1)), np.random.default_rng(0))
-    shape = (np.log(0.2), 3, 2)
-    chains._shapes = [shape] * 4000
-
-    def held(shape, now, middle, a, v, rng):
-        return shape, now
-
-    monkeypatch.setattr(smooth_profiles, "drawn_shape", held)
+    chains.moves, chains._shapes = 0, [(np.log(0.2), 3, 2)] * 4000
     chains.theta = np.tile(THETA, (4000, 1))
     chains._draw_weights()
     gram = moments.gram.reshape(HORIZON, DIM, HORIZON, DIM)

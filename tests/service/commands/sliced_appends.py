@@ -3,24 +3,22 @@
 from typing import Any
 
 import numpy as np
-import pytest
 
-from service.commands import append_history
 from service.commands.append_history import Log
 from service.commands.append_history import append_history as appended
 from tests.service.commands.test_append_history import log
 from tests.service.service_harness import ServiceHarness
 
 
-def slices_of(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append_history, "SLICE_ROUNDS", n)
-    monkeypatch.setattr(append_history, "SLICE_SECONDS", 60.0)
+def slices_of(n: int) -> dict[str, Any]:
+    """What a log says whose slices have n rounds, however long they take."""
+    return {"slice_rounds": n, "slice_seconds": 60.0}
 
 
 def begun(harness: ServiceHarness, n: int, abandoned: list[Any], **more: Any) -> Any:
-    """A log of 20 rounds of which n slices are written; the write, and its next command."""
+    """A log of 20 rounds of which n slices of 6 are written; the write, and its next command."""
     contexts, rewards = log(20)
-    body = Log(harness.key, "", np.array(contexts), rewards, "x", bytes(16))
+    body = Log(harness.key, "", np.array(contexts), rewards, "x", bytes(16), **slices_of(6))
     write = appended(body, harness.agents, lambda *left: abandoned.append(left))
     command = write.send(None)
     for _ in range(n):

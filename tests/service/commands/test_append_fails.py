@@ -18,15 +18,12 @@ from tests.service.service_harness import ServiceHarness
 
 
 @pytest.mark.parametrize("trajectory", ["", "new"])
-def test_what_a_dead_writer_left_is_erased(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch, trajectory: str
-) -> None:
-    slices_of(6, monkeypatch)
+def test_what_a_dead_writer_left_is_erased(both: ServiceHarness, trajectory: str) -> None:
     both.create()
     both.rounds(3)
     before, rows = seen(both), n_rows(both.store)
     contexts, rewards = log(20)
-    body = Log(both.key, trajectory, np.array(contexts), rewards, "x", bytes(16))
+    body = Log(both.key, trajectory, np.array(contexts), rewards, "x", bytes(16), **slices_of(6))
     write = appended(body, both.agents, lambda *left: None)
     result: Any = None
     for _ in range(3):
@@ -45,10 +42,7 @@ def test_what_a_dead_writer_left_is_erased(
     assert len(seen(both, trajectory)[1]) == 20 + (3 if trajectory == "" else 0)
 
 
-def test_a_session_may_be_deleted_meanwhile(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slices_of(6, monkeypatch)
+def test_a_session_may_be_deleted_meanwhile(both: ServiceHarness) -> None:
     both.create()
     write, command = begun(both, 2, [])
     both.run(remove_session(both.key))
@@ -62,10 +56,9 @@ def test_a_session_may_be_deleted_meanwhile(
 
 @pytest.mark.parametrize("then", ["deleted", "another log"])
 def test_a_sweep_that_is_overtaken_erases_what_is_due_and_no_more(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch, then: str
+    both: ServiceHarness, then: str
 ) -> None:
     """Between two of its slices, the session is deleted, or another sweep ends and a log begins."""
-    slices_of(6, monkeypatch)
     both.store.slices = Slices(rows=4)
     both.create()
     both.rounds(3)
@@ -99,9 +92,8 @@ def test_a_sweep_that_is_overtaken_erases_what_is_due_and_no_more(
 
 @pytest.mark.parametrize("taken", ["event", "reward"])
 def test_an_id_taken_beyond_the_first_slice_undoes_the_log_alone(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch, taken: str
+    both: ServiceHarness, taken: str
 ) -> None:
-    slices_of(6, monkeypatch)
     both.create()
     if taken == "event":
         both.decide(event_id="x/9", digest=bytes(16))
@@ -119,10 +111,7 @@ def test_an_id_taken_beyond_the_first_slice_undoes_the_log_alone(
     assert both.decide().round == 2
 
 
-def test_a_log_that_fails_is_erased_before_its_error_is_raised(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slices_of(6, monkeypatch)
+def test_a_log_that_fails_is_erased_before_its_error_is_raised(both: ServiceHarness) -> None:
     both.create()
     both.rounds(3)
     abandoned: list[Any] = []

@@ -48,20 +48,18 @@ def records(harness: ServiceHarness) -> list[bytes]:
     ],
     indirect=["both"],
 )
-def test_slices_come_to_the_same_as_one_step(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
-) -> None:
+def test_slices_come_to_the_same_as_one_step(both: ServiceHarness, case: dict[str, Any]) -> None:
     contexts, rewards = log(60)
     rewards[7] = rewards[31] = None
     found = []
     for n in (1000, 7, 1):
-        slices_of(n, monkeypatch)
         both.create(**case)
         rewarded = "reward_mode" not in case  # in sum mode a reward needs a name
         both.rounds(3, rewarded=rewarded)
         both.rounds(2, rewarded=rewarded, trajectory="b")
         for trajectory, id in (("", "x"), ("b", None), ("new", None)):
-            body = Log(both.key, trajectory, np.array(contexts), rewards, id, id and bytes(16))
+            given = (both.key, trajectory, np.array(contexts), rewards, id, id and bytes(16))
+            body = Log(*given, **slices_of(n))
             answer = both.run_large(appended(body, both.agents, lambda *left: None))
             effects = dict(both.effects.due), dict(both.effects.timed)
             both.decide(trajectory)
@@ -78,10 +76,7 @@ def test_slices_come_to_the_same_as_one_step(
     assert single == one
 
 
-def test_a_log_is_hidden_until_it_is_whole(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slices_of(6, monkeypatch)
+def test_a_log_is_hidden_until_it_is_whole(both: ServiceHarness) -> None:
     both.create()
     both.rounds(3)
     before = seen(both)
@@ -97,10 +92,7 @@ def test_a_log_is_hidden_until_it_is_whole(
     write.close()
 
 
-def test_the_session_takes_nothing_else_meanwhile(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slices_of(6, monkeypatch)
+def test_the_session_takes_nothing_else_meanwhile(both: ServiceHarness) -> None:
     both.create(algorithm="ad_lasso")
     both.rounds(5)
     due = both.session.fit_due
@@ -131,9 +123,8 @@ def test_the_session_takes_nothing_else_meanwhile(
     assert both.decide().round == 6
 
 
-def test_a_slice_may_run_twice(both: ServiceHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_may_run_twice(both: ServiceHarness) -> None:
     """A batch that fails for another command's fault runs its commands again."""
-    slices_of(6, monkeypatch)
     both.create(algorithm="lin_ucb")
 
     def broken(uow: Any) -> None:
@@ -142,7 +133,7 @@ def test_a_slice_may_run_twice(both: ServiceHarness, monkeypatch: pytest.MonkeyP
 
     broken.keys = lambda keys: None  # type: ignore[attr-defined]
     contexts, rewards = log(20)
-    body = Log(both.key, "", np.array(contexts), rewards)
+    body = Log(both.key, "", np.array(contexts), rewards, **slices_of(6))
     write, result = appended(body, both.agents, lambda *left: None), None
     while True:
         try:
@@ -154,9 +145,9 @@ def test_a_slice_may_run_twice(both: ServiceHarness, monkeypatch: pytest.MonkeyP
         assert error is None
     assert (answer.first_round, answer.last_round) == (1, 20)
     twice, one = seen(both)[1:3], both.key
-    slices_of(1000, monkeypatch)
     both.create(algorithm="lin_ucb")
-    both.run_large(appended(Log(both.key, "", np.array(contexts), rewards), both.agents, print))
+    whole = Log(both.key, "", np.array(contexts), rewards, **slices_of(1000))
+    both.run_large(appended(whole, both.agents, print))
     assert [[row[2:] for row in rows] for rows in seen(both)[1:3]] == [
         [row[2:] for row in rows] for rows in twice
     ]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import service.fits.processes
 from lhb_engine.design.moments import Moments
 from service.base.process_pool import Processes
 from tests.service.conftest import Client, Serve, until
@@ -203,9 +202,7 @@ async def test_a_fit_without_idle_time_is_begun_anew(serve: Serve) -> None:
         assert tries(client) == 1
 
 
-async def test_where_one_fit_found_no_idle_time_others_do_not_look(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_one_fit_found_no_idle_time_others_do_not_look(serve: Serve) -> None:
     async with serve(fit_attempts=1, fit_idle_seconds=5.0) as client:
         client.fits.job = starved_fit
         sessions = [await client.create(algorithm="ad_lasso") for _ in range(3)]
@@ -213,8 +210,7 @@ async def test_where_one_fit_found_no_idle_time_others_do_not_look(
         assert tries(client) == 1  # the second was due while the first looked
         await fit_starved(client, sessions[2])
         assert tries(client) == 1
-        monkeypatch.setattr(service.fits.processes, "BUSY_SECONDS", -1.0)
-        client.service.fits._busy_until = 0.0
+        client.fits.busy_seconds, client.fits._busy_until = -1.0, 0.0
         for n in (2, 3):
             await fit_starved(client, await client.create(algorithm="ad_lasso"))
             assert tries(client) == n

@@ -177,10 +177,8 @@ def test_brief_commands_run_in_the_event_loop_and_the_rest_in_the_thread(
     asyncio.run(play_all())
 
 
-def test_a_batch_that_takes_too_long_goes_on_in_the_thread(
-    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.writer.group_commit.BRIEF_SECONDS", -1.0)
+def test_a_batch_that_takes_too_long_goes_on_in_the_thread(harness: ServiceHarness) -> None:
+    harness.commit._size.brief_seconds = -1.0
     command = Brief()
 
     async def play() -> None:

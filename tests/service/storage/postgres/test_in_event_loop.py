@@ -27,10 +27,11 @@ def harness(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ServiceHarness]:
     """What else goes to the thread does so by the clock; no test here depends on the clock."""
-    monkeypatch.setattr("service.writer.group_commit.BRIEF_SECONDS", 3600.0)
     monkeypatch.setattr("service.storage.postgres.store.CHECK_SECONDS", 3600.0)
     store = PostgresStore(f"{postgres_url}?options=-c%20lock_timeout%3D60s")
-    yield ServiceHarness(tmp_path, store)
+    harness = ServiceHarness(tmp_path, store)
+    harness.commit._size.brief_seconds = 3600.0
+    yield harness
     store.close()
 
 

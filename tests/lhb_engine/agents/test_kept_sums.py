@@ -176,9 +176,9 @@ def test_a_chain_of_fits_is_that_from_all_rows(kind, options, is_corrected, monk
     past = levelled(past) if options == "levels" else past
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **OPTIONS[options])
     kept, before, n_from_sums, n_rows = None, None, 0, []
-    due = 8
+    due = 139  # fits go on from sums as late as from 300 rounds on
     while due <= 1500:
-        window = FitWindow(1, 1, due, min(HORIZON, due), due)
+        window = FitWindow(1, 1, due, HORIZON, due)
         measured = int(np.searchsorted(arrived, due + 20.0))
         whole = replace(known(past, window, measured), measured_before=before)
         estimate, sums = agent.fit_keeping(whole, None)

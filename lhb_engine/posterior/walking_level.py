@@ -9,16 +9,16 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import FEWEST, Predictor, alarm_limit
 
 GAINS = (0.05, 0.1, 0.2, 0.4)  # how far the level follows an error
-PARTS = (1, 2, 4)  # all later rows, the latest half and quarter: a change may have come lately
-CHANCE = 1e-3  # of contexts that seem to explain what the level leaves
 
 
-def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
+def level_gain(
+    old: Predictor, rows: AlignedRounds, parts: tuple[int, ...] = (1, 2, 4), chance: float = 1e-3
+) -> float | None:
     """Return how far a level follows the errors that would explain an estimate's later errors.
 
-    A level explains them if it leaves no more than noise, in the latest of these rows too, and
-    contexts do not explain what it leaves: then theta and the lag weights may be what they were.
-    None if no level does.
+    A level explains them if it leaves no more than noise, in the latest half and quarter of these
+    rows (`parts`) too, and contexts do not explain what it leaves, but for the `chance` that they
+    seem to: then theta and the lag weights may be what they were. None if no level does.
     """
     later = np.flatnonzero(rows.number > old.last_round)
     later = later[np.argsort(rows.number[later], kind="stable")]
@@ -30,13 +30,13 @@ def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
     left = {gain: less_level(rows, errors, gain)[later] for gain in GAINS}
     gain = min(left, key=lambda one: float(left[one] @ left[one]))
     rest, beside = left[gain], less_level(rows, contexts, gain)[later]
-    for latest in (rest[-(n // part) :] for part in PARTS):
+    for latest in (rest[-(n // part) :] for part in parts):
         if float(np.mean(latest**2)) > alarm_limit(len(latest)) * old.noise**2:
             return None
     unexplained = rest - beside @ np.linalg.lstsq(beside, rest)[0]
     smallest = float(unexplained @ unexplained)
     ratio = (float(rest @ rest) - smallest) / dim / max(smallest / (n - dim), 1e-300)
-    return gain if fdtrc(dim, n - dim, ratio) > CHANCE else None
+    return gain if fdtrc(dim, n - dim, ratio) > chance else None
 
 
 def less_level(rows: AlignedRounds, values: Floats, gain: float) -> Floats:

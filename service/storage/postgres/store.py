@@ -64,8 +64,6 @@ from service.storage.transactions import (
 )
 
 N_READERS = MAX_READS + MAX_EXPORTS  # enough that no read waits for a connection
-WAIT_FOR_READER_SECONDS = 5.0
-CHECK_SECONDS = 2.0  # between two looks at the settings, while there are commits
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
 CachedSessions = ByteBounded[SessionKey, tuple[int, SessionRow]]  # with their revisions
 new_values, changed_values = session_values(SESSION_COLUMNS), session_values(SESSION_UPDATES)
@@ -211,6 +209,8 @@ class PostgresStore:
 
     is_local, slices = False, Slices()
     slice_seconds = 0.003  # however few the commands, a transaction waits for the database thrice
+    check_seconds = 2.0  # between two looks at the settings, while there are commits
+    wait_for_reader_seconds = 5.0
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -233,7 +233,7 @@ class PostgresStore:
         except BaseException:
             connection.close()
             raise
-        self._check_at = time.monotonic() + CHECK_SECONDS
+        self._check_at = time.monotonic() + self.check_seconds
         return Pipeline(connection)
 
     def _check_settings(self, connection: Connection) -> None:
@@ -242,7 +242,7 @@ class PostgresStore:
             rows = connection.execute(SQL["settings_now"]).fetchall()
             connection.commit()
         check_settings(rows)
-        self._check_at = time.monotonic() + CHECK_SECONDS
+        self._check_at = time.monotonic() + self.check_seconds
 
     def begin(self, *, wait: bool = True) -> PostgresTransaction:
         """Open the writer's transaction; connect again if need be. See `Store.begin`."""
@@ -265,7 +265,7 @@ class PostgresStore:
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:
         """Open a reader on a snapshot of the committed rows; connections are pooled."""
-        if not self._slots.acquire(timeout=WAIT_FOR_READER_SECONDS):
+        if not self._slots.acquire(timeout=self.wait_for_reader_seconds):
             raise Unavailable(ProblemCode.STORAGE_BUSY, "too many concurrent reads")
         try:
             connection = self._reading()

@@ -9,7 +9,6 @@ from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior import walking_level
 from lhb_engine.posterior.prediction_check import Predictor, alarm_limit
 from lhb_engine.posterior.walking_level import less_level, level_gain
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
@@ -32,8 +31,9 @@ def played(n=400, seed=0, step=0.0, theta=THETA, weights=LAG_WEIGHTS, noise=NOIS
     return History(DIM, {"0": part}).over(FitWindow(2, 1, n, HORIZON, n))
 
 
-def gains(**world):
-    return [level_gain(KNOWN, align(played(seed=seed, **world))) for seed in range(10)]
+def gains(chance=1e-3, **world):
+    rows = [align(played(seed=seed, **world)) for seed in range(10)]
+    return [level_gain(KNOWN, one, chance=chance) for one in rows]
 
 
 def test_a_level_that_walks_explains_what_it_moves():
@@ -59,15 +59,14 @@ def test_it_explains_no_other_change(world):
     assert gains(**world) == [None] * 10
 
 
-def test_contexts_that_explain_what_a_level_leaves_speak_against_it(monkeypatch):
+def test_contexts_that_explain_what_a_level_leaves_speak_against_it():
     """Theta is turned so little that a level leaves no more than noise may be."""
     small = {"theta": np.cos(0.12) * THETA + np.sin(0.12) * ASIDE, "n": 500}
     assert gains(**small) == [None] * 10
-    monkeypatch.setattr(walking_level, "CHANCE", -1.0)
-    assert None not in gains(**small)
+    assert None not in gains(chance=-1.0, **small)
 
 
-def test_a_change_that_came_lately_is_not_lost_among_the_rows_before(monkeypatch):
+def test_a_change_that_came_lately_is_not_lost_among_the_rows_before():
     """The last eighth of the later rows is off by 2.4 of the noise, up and down in turn."""
     n, off = 620, 2.4 * NOISE * (-1.0) ** np.arange(620)
 
@@ -79,8 +78,7 @@ def test_a_change_that_came_lately_is_not_lost_among_the_rows_before(monkeypatch
         return align(replace(past, trajectories={"0": replace(part, measurements=measured)}))
 
     assert [level_gain(KNOWN, changed(seed)) for seed in range(4)] == [None] * 4
-    monkeypatch.setattr(walking_level, "PARTS", (1,))
-    assert None not in [level_gain(KNOWN, changed(seed)) for seed in range(4)]
+    assert None not in [level_gain(KNOWN, changed(seed), parts=(1,)) for seed in range(4)]
 
 
 def test_of_few_rows_nothing_is_said():

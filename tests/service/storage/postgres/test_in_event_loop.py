@@ -22,13 +22,16 @@ from tests.service.service_harness import CONTEXTS, OK, ServiceHarness
 from tests.service.writer.sample_commands import decide
 
 
+class CalmStore(PostgresStore):
+    """It looks at no setting while a test runs."""
+
+    check_seconds = 3600.0
+
+
 @pytest.fixture
-def harness(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ServiceHarness]:
+def harness(postgres_url: str, tmp_path: Path) -> Iterator[ServiceHarness]:
     """What else goes to the thread does so by the clock; no test here depends on the clock."""
-    monkeypatch.setattr("service.storage.postgres.store.CHECK_SECONDS", 3600.0)
-    store = PostgresStore(f"{postgres_url}?options=-c%20lock_timeout%3D60s")
+    store = CalmStore(f"{postgres_url}?options=-c%20lock_timeout%3D60s")
     harness = ServiceHarness(tmp_path, store)
     harness.commit._size.brief_seconds = 3600.0
     yield harness

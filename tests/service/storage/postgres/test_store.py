@@ -184,10 +184,8 @@ def test_what_is_left_unread_disturbs_no_later_reader(
         assert other.connection is not reader.connection  # type: ignore[attr-defined]
 
 
-def test_readers_are_limited_and_come_back(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.storage.postgres.store.WAIT_FOR_READER_SECONDS", 0.05)
+def test_readers_are_limited_and_come_back(store: PostgresStore) -> None:
+    store.wait_for_reader_seconds = 0.05
     held = [store.reader() for _ in range(N_READERS)]
     for reader in held:
         reader.__enter__().check()

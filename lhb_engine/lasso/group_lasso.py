@@ -20,7 +20,6 @@ from lhb_engine.lasso.least_squares import LeastSquares
 from lhb_engine.lasso.normal_equations import NormalEquations, normal_equations
 from lhb_engine.lasso.working_set import WorkingSet
 
-MAX_ITERATIONS = 20_000
 MAX_GRAM_ITERATIONS = 2_000
 GRAM_GAP = 1e-12  # smallest gap that a Gram matrix resolves in floating point
 COARSE_BELOW = 0.05  # of lambda_max: a smaller lam is reached along a coarse path
@@ -108,6 +107,7 @@ class GroupLasso:
         self.lambda_max = self._largest_correlation()
         self._working_set = WorkingSet(self.problem, self.correlation)
         self._curvature, self._gram_curvature = Curvature(), Curvature()
+        self.max_iterations = 20_000  # without the Gram matrix
 
     def _largest_correlation(self) -> float:
         """max_k |X_k' y| / n; 0 where it is within the rounding error of its sums."""
@@ -152,7 +152,7 @@ class GroupLasso:
             n_iterations += more
         if gap > tol:
             phi, gap, more = accelerated_gradient(
-                self.problem, lam, tol, phi, self._curvature, MAX_ITERATIONS
+                self.problem, lam, tol, phi, self._curvature, self.max_iterations
             )
             n_iterations += more
         return self._result(phi, gap, n_iterations, tol)

@@ -19,22 +19,20 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 
-_DENSE = 2**17  # numbers in the largest dense matrix (1 MB); beyond it FFTs are faster
-
 
 class ShiftedContexts:
     """Contexts (n_places, dim) shifted by 0..n_lags-1 rounds, zero before the first round.
 
     For a short sequence all its shifts are stored as a dense matrix, and each operation is a matrix
-    product. For a long one its FFT is stored.
+    product. For a long one, of more than `most` numbers (1 MB), its FFT is stored: it is faster.
     """
 
-    def __init__(self, contexts: Floats, n_lags: int) -> None:
+    def __init__(self, contexts: Floats, n_lags: int, most: int = 2**17) -> None:
         self._n, self._dim = contexts.shape
         self._n_lags = n_lags
         self._dense: Floats | None = None
         self._n_fft = int(scipy.fft.next_fast_len(self._n + n_lags, real=True))
-        if self._n * self._dim * n_lags <= _DENSE:
+        if self._n * self._dim * n_lags <= most:
             padded = np.concatenate([np.zeros((self._dim, n_lags - 1)), contexts.T], axis=1)
             lags = np.lib.stride_tricks.sliding_window_view(padded, self._n, axis=1)[:, ::-1]
             self._dense = np.ascontiguousarray(lags.transpose(1, 0, 2)).reshape(n_lags, -1)

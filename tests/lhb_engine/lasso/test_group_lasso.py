@@ -117,10 +117,10 @@ def test_bad_input_is_refused(y, lam, match):
         solve_group_lasso(design, y, lam)
 
 
-def test_it_says_when_it_did_not_get_there(monkeypatch):
-    monkeypatch.setattr("lhb_engine.lasso.group_lasso.MAX_ITERATIONS", 20)
-    design, y, *_ = problem(0)
-    fit = solve_group_lasso(design, y, 0.1 * lambda_max(design, y), tol=1e-30)
+def test_it_says_when_it_did_not_get_there():
+    lasso = GroupLasso(*problem(0)[:2])
+    lasso.max_iterations = 20
+    fit = lasso.solve(0.1 * lasso.lambda_max, tol=1e-30)
     assert not fit.converged
     assert fit.gap > 1e-30
 
@@ -165,12 +165,13 @@ def test_a_path_solves_each_lam_as_if_alone():
 
 
 @pytest.mark.parametrize("limit", [0, 2, 1000])
-def test_every_method_finds_the_same_solution(monkeypatch, limit):
+def test_every_method_finds_the_same_solution(limit):
     """Matrix-free alone, a working set that gives up, a working set to the end."""
-    monkeypatch.setattr("lhb_engine.lasso.working_set.MAX_COLUMNS", 3 * limit)
     design, y, *_ = problem(5, n=50)
-    lam = 0.1 * lambda_max(design, y)
-    fit = solve_group_lasso(design, y, lam, tol=1e-10)
+    lasso = GroupLasso(design, y)
+    lasso._working_set.limit = min(limit, lasso._working_set.limit)
+    lam = 0.1 * lasso.lambda_max
+    fit = lasso.solve(lam, tol=1e-10)
     assert fit.converged
     theirs = celer_solution(design.toarray(), y, lam, design.dim)
     np.testing.assert_allclose(fit.phi, theirs, atol=1e-4)

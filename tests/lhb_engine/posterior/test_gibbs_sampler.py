@@ -99,13 +99,12 @@ def test_chains_stay_bounded_where_directions_outnumber_rows(n_rounds):
 
 
 @pytest.mark.parametrize(("n_places", "n_lags"), [(1, 1), (40, 12), (7, 7)])
-def test_lags_held_as_one_matrix_equal_those_by_transforms(monkeypatch, n_places, n_lags):
+def test_lags_held_as_one_matrix_equal_those_by_transforms(n_places, n_lags):
     rng = np.random.default_rng(0)
     xi, w = rng.standard_normal((n_places, DIM)), rng.standard_normal((4, n_lags))
     error, theta = rng.standard_normal((4, n_places)), rng.standard_normal((4, DIM))
     dense = sweep_products.ShiftedContexts(xi, n_lags)
-    monkeypatch.setattr(sweep_products, "_DENSE", 0)
-    by_transform = sweep_products.ShiftedContexts(xi, n_lags)
+    by_transform = sweep_products.ShiftedContexts(xi, n_lags, most=0)
     for lags in (dense, by_transform):
         for i in range(4):
             each = np.array([np.convolve(w[i], x)[:n_places] for x in xi.T])

@@ -11,7 +11,7 @@ from clients.simulation_report import summary, warnings_of
 from clients.simulator import SimulationSettings, play_session, simulate_all
 from lhb import Client
 
-SMALL = SimulationSettings(algorithms=("ad_lasso",), rounds=420, horizon=24, dim=3, arms=4, seeds=2)
+SMALL = SimulationSettings(algorithms=("ad_lasso",), rounds=200, horizon=24, dim=3, arms=4, seeds=2)
 
 
 def assert_same(settings: SimulationSettings, url: str) -> None:

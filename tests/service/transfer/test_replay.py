@@ -85,7 +85,7 @@ async def test_replay_equals_live_where_candidates_decide_and_after_an_import(
     """The arms never change, so decisions take posterior draws in turn."""
     async with serve() as client:
         session = await client.create(algorithm="anytime", refit="blocking")
-        for name, first, last in (("", 1, 60), ("b", 1, 20)):
+        for name, first, last in (("", 1, 40), ("b", 1, 10)):
             for round in range(first, last + 1):
                 answer = await client.decide(session, ARMS[:3], trajectory=name)
                 value = ARMS[answer["arm"]][0] + 0.3 * (round % 3)

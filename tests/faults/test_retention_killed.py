@@ -91,6 +91,7 @@ def is_swept(client: httpx.Client, path: str) -> bool:
         *(("sqlite", settings) for settings in (LEVELS, {"reward_mode": "sum"})),
     ],
     indirect=["database_url"],
+    ids=["plain", "default levels", "postgres", "postgres default levels", "levels", "sum"],
 )
 def test_nothing_is_lost_and_fits_go_on(database_url: str, settings: dict[str, Any]) -> None:
     body, player = BODY | settings, Player()

@@ -165,11 +165,10 @@ def test_totals_of_trajectories_are_fitted_from_sums(
     world.play(150)
     assert world.n_from_sums >= 3
     assert {row.trajectory for row in world.kept()} == {"", "a", "b"}
-    assert world.n_erased_of_replay() == 0
     world.total("a", 1, 2, correct=True, reward_id="refund")
     world.play(4)
     world.ask()
-    assert world.n_erased_of_replay() == 0
+    assert world.n_erased_of_replay() == 0  # of the fits before the correction, too
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -190,6 +189,7 @@ def test_a_fit_reads_no_more_after_many_slots(
     world = World(
         harness, database_url, clock={"totals": totals}, options={"most_stale": 0.3, **SHARED}
     )
+    world.is_compared = False  # as the other tests do
     world.play(100)
     early, n_early = world.n_read_now(), harness.session.n_rounds
     world.play(120)

@@ -7,7 +7,7 @@ A group of more than two columns waits until rows suffice, and its columns are a
 """
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import logit
 
 from lhb_engine.history import Flags, Floats, Ints
 
@@ -54,8 +54,10 @@ class CovariateEffects:
         self._group_of = group_of
         self._chosen = np.unique(np.append(0, group_of[self._taken])).tolist()
         self._has_baseline = False
-        self._known: dict[bytes, dict[bytes, tuple[Floats, Floats]]] = {}
-        self._spectra: dict[bytes, tuple[Floats, Floats]] = {}  # by what is included
+        self._kept: tuple[bytes, Floats, Floats] | None = None  # the last L and widths
+        # by what is included: its place in the spectra, (n, q) and (n, q, q)
+        self._places: dict[bytes, int] = {}
+        self._sizes, self._turned = np.zeros((1, len(unit))), np.zeros((1, *unit.shape))
 
     def have_baseline(self) -> None:
         """Include the baseline in all chains, for good."""
@@ -82,22 +84,21 @@ class CovariateEffects:
         `level` (n_chains, q) is Z'e of the error without any effect of covariates, `noise2`
         (n_chains,) the variance of eps.
         """
-        chances = rng.random((len(self._chosen), len(self.included)))
+        levels = logit(rng.random((len(self._chosen), len(self.included))))
         now = self._log_evidence(level, noise2)
-        for group, chance in zip(self._chosen, chances, strict=True):
+        for group, least in zip(self._chosen, levels, strict=True):
             if group == 0 and self._has_baseline:
                 continue
             was = self.included[:, group].copy()
             self.included[:, group] = 1.0 - was
             other = self._log_evidence(level, noise2)
-            on, off = np.where(was, now, other), np.where(was, other, now)
-            drawn = chance < expit(on - off)
+            drawn = least < (other - now) * (1.0 - 2.0 * was)
             self.included[:, group] = drawn
-            now = np.where(drawn, on, off)
+            now = np.where(drawn == was, now, other)
 
     def root(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
         """Return L of (7.23) for some chains, (n, q, rank), 0 beyond what a chain includes."""
-        return self._root(noise2, of)[0]
+        return self._root(noise2)[0][of]
 
     def effects(self, level: Floats, noise2: Floats) -> Floats:
         """Return the posterior mean of b, (n_chains, q), given Z'e; 0 for what is not included."""
@@ -106,41 +107,43 @@ class CovariateEffects:
 
     def log_prior_cost(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
         """Return what some chains' evidence pays for the width of the priors of b, (n,)."""
-        return self._root(noise2, of)[1]
+        return self._root(noise2)[1][of]
 
     def _log_evidence(self, level: Floats, noise2: Floats) -> Floats:
         """Return the log evidence of the included groups, (n_chains,)."""
-        root, width = self._root(noise2, slice(None))
-        reduced = (level[:, None, :] @ root)[:, 0]
-        return np.asarray(0.5 * np.vecdot(reduced, reduced) / noise2 - width)
+        sizes, axes = self._axes()
+        share = self._square / noise2
+        wider = 1.0 + sizes * share[:, None]
+        reduced = (level[:, None, :] @ axes)[:, 0]
+        explained = np.vecdot(reduced, reduced / wider) * (share / noise2)
+        return np.asarray(0.5 * (explained - np.log(wider).sum(axis=1)))
 
-    def _root(self, noise2: Floats, of: Ints | slice) -> tuple[Floats, Floats]:
-        """Return L and the width of the priors; those with the noise of the last call are kept."""
-        noise, key = noise2[of].tobytes(), self.included[of].tobytes()
-        if noise not in self._known:
-            self._known = {noise: {}}
-        if key in self._known[noise]:
-            return self._known[noise][key]
-        found = [self._axes(included) for included in self.included[of]]
-        sizes, axes = (np.array(each) for each in zip(*found, strict=True))
-        rank, ridge = max(1, int(np.count_nonzero(sizes, 1).max())), noise2[of, None] / self._square
-        values = sizes[:, :rank]
-        lower = np.sqrt(values + ridge)
-        width = np.log(lower).sum(axis=1) - 0.5 * rank * np.log(ridge)[:, 0]
-        root = axes[:, :, :rank] * (1.0 / lower)[:, None]
-        return self._known[noise].setdefault(key, (root, width))
+    def _root(self, noise2: Floats) -> tuple[Floats, Floats]:
+        """Return L and the width of the priors, of all chains."""
+        key = noise2.tobytes() + self.included.tobytes()
+        if self._kept is None or self._kept[0] != key:
+            sizes, axes = self._axes()
+            rank, ridge = max(1, int((sizes > 0.0).sum(axis=1).max())), noise2 / self._square
+            wider = 1.0 + sizes / ridge[:, None]
+            root = axes[:, :, :rank] / np.sqrt(wider[:, :rank] * ridge[:, None])[:, None]
+            self._kept = key, root, 0.5 * np.log(wider).sum(axis=1)
+        return self._kept[1:]
 
-    def _axes(self, included: Floats) -> tuple[Floats, Floats]:
-        """Return the eigenvalues of Z'Z of what a chain includes, (q,), and axes, (q, q).
+    def _axes(self) -> tuple[Floats, Floats]:
+        """Return the eigenvalues of Z'Z of what chains include, (n_chains, q), and axes (q, q).
 
-        Both are 0 beyond the columns that it includes. L takes no more, whatever the noise.
+        Both are 0 beyond the columns that a chain includes. L takes no more, whatever the noise.
         """
-        key = included.tobytes()
-        if key not in self._spectra:
-            used = np.flatnonzero((included[self._group_of] > 0.0) & self._taken)
-            values, axes = np.linalg.eigh(self.unit[used[:, None], used])
-            sizes, turned = np.zeros(len(self.unit)), np.zeros_like(self.unit)
-            sizes[: len(used)] = np.maximum(values[::-1], np.finfo(float).tiny)
-            turned[:, : len(used)] = self.about[:, used] @ axes[:, ::-1]
-            self._spectra[key] = sizes, turned
-        return self._spectra[key]
+        included = np.ascontiguousarray(self.included)
+        keys = included.view(f"V{included[0].nbytes}")[:, 0].tolist()
+        for key in set(keys).difference(self._places):
+            used = (np.frombuffer(key)[self._group_of] > 0.0) & self._taken
+            values, axes = np.linalg.eigh(self.unit[np.ix_(used, used)])
+            place = self._places[key] = len(self._places)
+            if place == len(self._sizes):
+                self._sizes = np.concatenate([self._sizes, np.zeros_like(self._sizes)])
+                self._turned = np.concatenate([self._turned, np.zeros_like(self._turned)])
+            self._sizes[place, : len(values)] = np.maximum(values[::-1], np.finfo(float).tiny)
+            self._turned[place, :, : len(values)] = self.about[:, used] @ axes[:, ::-1]
+        at = [self._places[key] for key in keys]
+        return self._sizes.take(at, 0), self._turned.take(at, 0)

@@ -1,6 +1,7 @@
 """The data of a fit in the form that costs less: rows, or their moments (docs/model.md 10)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -62,6 +63,10 @@ class RowData:
 
     def summed(self) -> Moments:
         """Return the moments of the rows."""
+        return self._moments
+
+    @cached_property
+    def _moments(self) -> Moments:
         return session_moments(self.rows)
 
 

@@ -218,12 +218,13 @@ class Chains:
         self.level = self.data.level(self.w)
 
     def _draw_density_and_slab(self) -> None:
-        """Draw pi and tau^2, by (7.7)."""
-        rng, active = self.rng, (self.w != 0).sum(axis=1)
+        """Draw pi and tau^2, or those of each feature, by (7.7)."""
+        w = self.w.reshape(self.n_chains, -1, *self.density.shape[1:])
+        rng, active = self.rng, (w != 0).sum(axis=1)
         on = rng.standard_gamma(1.0 + active)
-        off = rng.standard_gamma(1.0 + self.n_lags - active)
+        off = rng.standard_gamma(1.0 + w.shape[1] - active)
         self.density = np.clip(on / (on + off), 1e-3, 0.999)
-        self.slab2 = self._slab + 0.5 * np.vecdot(self.w, self.w)
+        self.slab2 = self._slab + 0.5 * (w**2).sum(axis=1)
         self.slab2 /= rng.standard_gamma(1.0 + 0.5 * active)
 
     def _draw_theta_and_noise(self) -> None:

@@ -77,15 +77,6 @@ class SparseProfiles(Chains):
     def _each(self, values: Floats) -> Floats:
         return np.tile(values, self._shape[0])
 
-    def _draw_density_and_slab(self) -> None:
-        """Draw pi_j and tau_j^2 of each feature, by (7.7)."""
-        active = (self.profiles != 0).sum(axis=1)
-        on = self.rng.standard_gamma(1.0 + active)
-        off = self.rng.standard_gamma(1.0 + self._shape[0] - active)
-        self.density = np.clip(on / (on + off), 1e-3, 0.999)
-        self.slab2 = self._slab + 0.5 * (self.profiles**2).sum(axis=1)
-        self.slab2 /= self.rng.standard_gamma(1.0 + 0.5 * active)
-
     def _draw_theta_and_noise(self) -> None:
         """Draw the noise variance alone: theta is 1."""
         self._draw_noise(self._columns.left(self.w), self.covariates.root(self.noise2))

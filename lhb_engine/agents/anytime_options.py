@@ -172,8 +172,8 @@ class AnytimeOptions(Options):
             check_flag(name, getattr(self, name))
         if isinstance(self.own, list | tuple):
             object.__setattr__(self, "own", _features("own", self.own, 1))
-        else:
-            check_flag("own", self.own)
+        elif not isinstance(self.own, bool):
+            raise OptionError("own", "must be true, false, or a list of features")
         by = self.groups
         if by is not None:
             check_text("groups", by, MOST_LETTERS)

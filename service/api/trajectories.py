@@ -105,8 +105,9 @@ async def get_trajectory(session_id: str, request: Request, key: str) -> Respons
 
     `own` is what its next decision goes by, from all of its rewards so far, whether a fit has seen
     them or not. Without rewards it is everybody's, with the intervals of a trajectory of which
-    nothing is known. Intervals lack the error of everybody's theta. Where trajectories do not
-    clearly differ, everybody's theta decides, and `own` is null.
+    nothing is known. Intervals lack the error of everybody's theta: where the option `own` has a
+    list, those of the other features have no width. Where trajectories do not clearly differ,
+    everybody's theta decides, and `own` is null.
     """
     now = service_of(request).writer.clock()
     return await read_session(

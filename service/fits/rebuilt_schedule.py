@@ -45,14 +45,14 @@ class Windows:
         return window
 
     def knows(self, due: DueFit) -> bool:
-        """Return whether the options that the fit has give it this window."""
+        """Return whether the options that the fit has, or had when it was opened, give it this."""
         if due.known.revision >= len(self._agents):
             return False
-        agent = self._agents[due.known.revision]
-        beside = agent.fit_now(due.key)
+        beside = self._agents[due.known.revision].fit_now(due.key)
         if due.reason in OUT_OF_TURN and (beside is not None or due.reason != "erased"):
             return due.window == beside
-        return due.window == agent.next_fit(due.key - 1)
+        agents = self._agents[: due.known.revision + 1]
+        return any(due.window == agent.next_fit(due.key - 1) for agent in agents)
 
     def ahead_of(self, session: SessionRow, after: int) -> list[FitWindow]:
         """Return the windows that the present options have opened, until one that is not due yet.

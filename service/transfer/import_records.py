@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
-from pydantic import ConfigDict, Field, Json, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, Json, Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.estimate import Estimate, LagForm, Status
@@ -49,7 +49,7 @@ DERIVED = {
     "header": (
         "n_rounds n_trajectories n_measurements n_complete n_estimates estimate model_version"
     ),
-    "schedule": "open seen",
+    "schedule": "seen",
     "trajectory": "key n_decisions n_rounds n_measurements measured_through last_at",
     "decision": "number epoch next_fit_round",
     "measurement": "number",
@@ -90,8 +90,11 @@ MANIFEST_FIELDS = {
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }
 DUE: Any = _record("due", **MANIFEST_FIELDS, retry_at=Time | None)
+# of an open window only its boundary counts, and when it is overdue; a tuple is a list of JSON
+OPEN: Any = Annotated[tuple[dict[str, int], Any, Time | None], Strict(False)]
 SCHEDULE = _record(
     "schedule",
+    open=NotRequired[Annotated[list[OPEN], Field(max_length=10_000)]],
     current=DUE | None,
     waiting=Annotated[list[DUE], Field(max_length=10_000)],
     n_slots=Annotated[int, Field(ge=0, le=MOST_SLOTS)],

@@ -11,6 +11,7 @@ import pytest
 from lhb_engine.agents import make_agent
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
+from service.commands.sessions import change_session
 from service.fits.rebuilt_schedule import last_passed
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.transfer.test_import_forgeries import (
@@ -136,6 +137,29 @@ def test_a_window_is_overdue_when_it_was_though_the_decision_that_said_so_is_era
         told = deeper("header", "session", "schedule", "open", 0, 2, value=at)
         with pytest.raises(Problem):
             checked(forged(content, told))
+    for told in (None, 5, [[1, 2]], [[{"due": []}, 1, None]], [[{}, 1]]):
+        with pytest.raises(Problem) as refused:
+            checked(forged(content, deeper("header", "session", "schedule", "open", value=told)))
+        assert str(refused.value.field).startswith("header.session.schedule.open")
+    harness.store.close()
+
+
+def test_a_window_that_earlier_options_opened_is_imported_while_its_fit_is_due(
+    tmp_path: Path,
+) -> None:
+    """It has all rounds, though fits by the options that are in force look at the last 20."""
+    harness = ServiceHarness(tmp_path)
+    harness.create(algorithm="anytime")
+    for _ in range(30):
+        harness.decide()
+    harness.run(change_session(harness.key, {"options": {"memory": 20}}))
+    for _ in range(4):
+        harness.decide()
+        harness.tick()
+    due = harness.session.schedule.waiting
+    assert (due[-1].window.first, due[-1].window.due, due[-1].known.revision) == (1, 30, 1)
+    session, _ = harness.import_file(tmp_path, exported(harness))
+    assert [one.window for one in session.schedule.waiting] == [one.window for one in due]
     harness.store.close()
 
 

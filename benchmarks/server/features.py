@@ -104,12 +104,12 @@ def _timed(feature: Feature, seconds: int) -> dict[str, float]:
     with (
         tempfile.TemporaryDirectory() as folder,
         featured_server(feature, Path(folder)) as server,
-        _scraping(server, feature.is_scraped) as sizes,
     ):
-        decide_all([server.url], server.ids, 1, False, server.headers)
-        began = cpu_seconds([server.pid])
-        answered = decide_all([server.url], server.ids, seconds, False, server.headers)
-        used = cpu_seconds([server.pid]) - began
+        with _scraping(server, feature.is_scraped) as sizes:
+            decide_all([server.url], server.ids, 1, False, server.headers)
+            began = cpu_seconds([server.pid])
+            answered = decide_all([server.url], server.ids, seconds, False, server.headers)
+            used = cpu_seconds([server.pid]) - began
         return _found("cpu_us", used / answered.n * 1e6, server, sizes)
 
 

@@ -32,7 +32,7 @@ from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import LargeWrite
 
 DIM, HORIZON, N_ARMS = 10, 20, 20
-FILL = 2000
+FILL = 2000  # rounds of a transaction while the session is filled
 BODY: dict[str, Any] = {"algorithm": "anytime", "name": None, "seed": 1}
 BODY |= {"dim": DIM, "horizon": HORIZON}
 BODY |= {"options": {}, "reward_mode": "single", "reward_wait_seconds": 0.0}

@@ -204,9 +204,9 @@ def _profiles(given: Any) -> Profiles | Groups:
 
 
 def _features(name: str, given: Any, fewest: int) -> Features:
-    """Return the names and numbers of features in a list of an option.
+    """Return the features that an option lists, by name or number.
 
-    Raises `OptionError`: it is no list of so many different ones.
+    Raises `OptionError`: the list has fewer than `fewest` features, or one of them twice.
     """
     is_list = isinstance(given, list | tuple) and len(given) >= fewest
     if not is_list or {*map(type, given)} - {int, str}:

@@ -45,7 +45,7 @@ class Windows:
         return window
 
     def knows(self, due: DueFit) -> bool:
-        """Return whether the options that the fit has, or had when it was opened, give it this."""
+        """Return whether the options of a due fit, or earlier ones, open its window."""
         if due.known.revision >= len(self._agents):
             return False
         beside = self._agents[due.known.revision].fit_now(due.key)

@@ -17,7 +17,7 @@ from service.session.records import (
 def apply(
     session: SessionRow, trajectory: TrajectoryRow, event: DecisionRow | MeasurementRow | VoidRow
 ) -> int:
-    """Count an event; return how many rounds have begun with it, 0 if none that had not before."""
+    """Count an event. Return the number of begun rounds, or 0 if the event began none."""
     timeline = timeline_of(session)
     before = begun = timeline.n_begun(session)
     if isinstance(event, DecisionRow):

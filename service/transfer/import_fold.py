@@ -74,7 +74,7 @@ class ImportFold:
     agent: Agent  # before any fit; after `finish`, as it decides
     has_state = False  # whether the agent's state is stored: it had fits, or learns from rewards
     sums: KeptSumsRow | None = None  # what stands for dropped rounds
-    lift: LiftSumsRow | None = None  # and, after `finish`, in a comparison
+    lift: LiftSumsRow | None = None  # what stands for them in a comparison, after `finish`
 
     _trajectories: Trajectories
     _windows: Windows

@@ -90,7 +90,7 @@ MANIFEST_FIELDS = {
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }
 DUE: Any = _record("due", **MANIFEST_FIELDS, retry_at=Time | None)
-# of an open window only its boundary counts, and when it is overdue; a tuple is a list of JSON
+# an import reads after which round an open window is due, and when it is overdue
 OPEN: Any = Annotated[tuple[dict[str, int], Any, Time | None], Strict(False)]
 SCHEDULE = _record(
     "schedule",

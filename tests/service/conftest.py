@@ -24,6 +24,39 @@ from tests.lhb_engine.draw_little import draw_little
 from tests.service.kept_processes import ForkedProcesses, KeptProcesses
 from tests.service.service_harness import ServiceHarness
 
+HERE = Path(__file__).parent
+ROOMS_OF_DATABASES = ("storage", "writer")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Above storage and writer, a module's first test on PostgreSQL is in `make test`.
+
+    The others repeat there what they show on SQLite, and are slow. Tests that name their databases
+    themselves stay as they are.
+    """
+    begun = set()
+    for item in items:
+        if not item.path.is_relative_to(HERE) or item.get_closest_marker("slow"):
+            continue
+        if not is_on_postgres(item) or item.path.parent.name in ROOMS_OF_DATABASES:
+            continue
+        if item.path in begun:
+            item.add_marker(pytest.mark.slow)
+        begun.add(item.path)
+
+
+def is_on_postgres(item: pytest.Item) -> bool:
+    """Whether a fixture, and not the test itself, takes it to PostgreSQL."""
+    if any("database_url" in mark.args[0] for mark in item.iter_markers("parametrize")):
+        return False
+    chosen = (
+        item.callspec.params
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else {}
+    )
+    return "postgres" in (chosen.get("database_url"), chosen.get("both"))
+
 
 class Client(httpx.AsyncClient):
     """httpx with the words of these tests."""

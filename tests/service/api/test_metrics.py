@@ -12,6 +12,7 @@ from service.api.metrics import MOST_TENANTS, OTHERS, Metrics
 from service.commands.keys import new_key, save_key
 from service.session.records import EstimateRow
 from service.writer.effects import Effects
+from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, until
 from tests.service.web.test_api_keys import bearer
 
@@ -65,15 +66,14 @@ async def test_decisions_rewards_and_refusals_count_by_any_route(serve: Serve) -
         assert 'schema="00' in build
 
 
+@on_one_database
 async def test_fits_count_by_tenant_where_they_are_recorded(serve: Serve) -> None:
-    """On PostgreSQL by the worker, which here has no port of its own."""
+    """On SQLite: on PostgreSQL by the worker, which here has no port of its own."""
     async with serve() as client:
         session = await client.create(algorithm="ad_lasso", refit="blocking")
         for round in range(1, 6):
             await client.decide(session)
             await client.reward(session, round=round, value=float(round))
-        if not client.service.store.is_local:
-            return
 
         async def is_recorded() -> bool:
             found = await metrics_of(client)

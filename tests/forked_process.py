@@ -19,7 +19,12 @@ from typing import IO, Any
 from service.base import process_pool
 
 FORKS = multiprocessing.get_context("forkserver")
-LOADED = ("service.operation.server", "service.operation.worker", "clients.cli.main", __name__)
+# the last of them are what fits and plays load, with scipy, when they begin
+LOADED = (
+    *("service.operation.server", "service.operation.worker", "clients.cli.main", __name__),
+    *("lhb_engine.agents.anytime_fit", "lhb_engine.agents.epoch_agent", "clients.simulator"),
+    *("lhb_engine.findings.all_checks", "lhb_engine.posterior.profile_posterior", "scipy.sparse"),
+)
 FORKS.set_forkserver_preload(list(LOADED))
 LHB = "import sys; sys.argv = ['lhb', *{arguments!r}]; from clients.cli.main import main; main()"
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from clients.cli.demo import server
+from tests.faults.server_process import served
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -53,7 +53,7 @@ GAINS = {"news": 0.2, "shop": 2.0, "course": 0.3, "notifications": 0.65, "catalo
 @pytest.mark.parametrize("name", GAINS)
 def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = load(name, monkeypatch)
-    with server(tmp_path / "test.db") as url:
+    with served(tmp_path / "test.db") as url:
         learned, estimate = example.play(url, name, "anytime")
         by_chance, _ = example.play(url, "by chance", "uniform")
     last = len(learned) // 10
@@ -77,7 +77,7 @@ def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 def test_clickbait_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = load("clickbait", monkeypatch)
-    with server(tmp_path / "test.db") as url:
+    with served(tmp_path / "test.db") as url:
         worths, estimate, credit = example.play(url, "clickbait", "anytime")
         ordinary, *_ = example.play(url, "ordinary", "lin_ucb")
     assert np.mean(worths) > 0.45
@@ -102,7 +102,7 @@ def test_a_shop_sees_lift_and_the_guard_acts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     example = load("lift", monkeypatch)
-    with server(tmp_path / "test.db") as url:
+    with served(tmp_path / "test.db") as url:
         days = example.play(url, "lift")
     before, after = days[example.BROKEN - 2], days[-1]
     assert before["lift"]["low"] > 0.1

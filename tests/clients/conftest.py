@@ -8,13 +8,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.cli.demo import server
+from tests.faults.server_process import served
 
 
 @pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("server")
-    with server(folder / "test.db") as address:
+    with served(folder / "test.db") as address:
         yield address
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.cli.demo import server
+from tests.faults.server_process import served
 
 SUITE = "@modelcontextprotocol/conformance@0.1.13"  # the latest that node 20 runs
 SCENARIOS = ("server-initialize", "ping", "tools-list", "dns-rebinding-protection")
@@ -22,7 +22,7 @@ def test_it_conforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LHB_MCP", "true")
     install = ["npm", "install", "--prefix", ".", "--no-audit", "--no-fund", "--ignore-scripts"]
     subprocess.run([*install, SUITE], cwd=tmp_path, check=True, capture_output=True)
-    with server(tmp_path / "mcp.db") as url:
+    with served(tmp_path / "mcp.db") as url:
         for scenario in SCENARIOS:
             asked = ["npx", "conformance", "server", "--url", f"{url}/mcp", "--scenario", scenario]
             done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.cli.demo import server
 from clients.simulation_report import summary, warnings_of
 from clients.simulator import SimulationSettings, play_session, simulate_all
 from lhb import Client
+from tests.faults.server_process import served
 
 SMALL = SimulationSettings(algorithms=("ad_lasso",), rounds=200, horizon=24, dim=3, arms=4, seeds=2)
 
@@ -129,7 +129,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
 
 def test_a_simulation_leaves_no_sessions_behind(tmp_path: Path) -> None:
     short = replace(SMALL, rounds=30)
-    with server(tmp_path / "simulated.db") as url, Client(url) as client:
+    with served(tmp_path / "simulated.db") as url, Client(url) as client:
         simulate_all(short, url)
         assert list(client.sessions(archived=True)) == []
         simulate_all(short, url, keep_sessions=True)

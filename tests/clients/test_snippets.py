@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.cli.demo import server
 from service.base.server_settings import Settings
 from service.operation.app import create_app
+from tests.faults.server_process import served
 
 ROOT = Path(__file__).parents[2]
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -36,7 +36,7 @@ def test_a_page_runs(page: str, tmp_path: Path) -> None:
         "curl -s", "curl -sS --fail-with-body"
     )
     commands = [[sys.executable, "-c", program(page, "python")], ["bash", "-c", shell]]
-    with server(tmp_path / "server.db") as url:
+    with served(tmp_path / "server.db") as url:
         for *command, script in commands:
             done = subprocess.run(
                 [*command, script.replace(DEFAULT_URL, url)],

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -47,6 +49,7 @@ class Server:
 
     leaves_sessions = True
     is_forked = True  # begins with the service's modules loaded; else as a new interpreter
+    forks_fits = True  # they are forked too, and do not have its environment
     code = "from service.operation.server import run; run(port=0)"
     ready = "listening on"
 
@@ -69,10 +72,10 @@ class Server:
             **self.settings,
         }
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- `stop` closes it
-        if self.is_forked and not self.prefix and all(n[:4] == "LHB_" for n in self.settings):
+        are_read_late = all(name.startswith(("LHB_", "OTEL_")) for name in self.settings)
+        if self.is_forked and not self.prefix and are_read_late:
             files = None, None, self._errors
-            is_plain = self.code == Server.code  # else its fits may read its environment
-            self.process = ForkedProcess(self.code, environment, files, forks_fits=is_plain)
+            self.process = ForkedProcess(self.code, environment, files, forks_fits=self.forks_fits)
         else:
             self.process = subprocess.Popen(
                 [*self.prefix, sys.executable, "-c", self.code],
@@ -119,6 +122,17 @@ class Server:
         self.stop(signal.SIGKILL)
         if kind is None and self.leaves_sessions:
             assert_replay_equals_live(self.database)
+
+
+@contextmanager
+def served(database: Path) -> Iterator[str]:
+    """The URL of a server like that of `lhb demo`, whose processes are forked."""
+    server = Server(database, LHB_ALLOW_ORACLES="true")
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
 
 
 class WorkerProcess(Server):

@@ -18,6 +18,7 @@ class HeldServer(Server):
     """Long fits wait for a gate."""
 
     leaves_sessions = False  # fits are still due
+    forks_fits = False  # they look for the gate
     code = """
 import service.fits.embedded
 from service.base.process_pool import Processes
@@ -32,6 +33,7 @@ if __name__ == "__main__":
 class HeldWorker(WorkerProcess):
     """Long fits wait for a gate."""
 
+    forks_fits = False
     code = """
 from service.operation.worker import run
 from tests.faults.gated_jobs import held_if_wide

@@ -22,6 +22,7 @@ ARMS = [[1.0, 0.25], [-0.5, 1.0]]
 class HeldWorker(WorkerProcess):
     """Its fits wait for a gate."""
 
+    forks_fits = False  # they look for the gate
     code = """
 from service.operation.worker import run
 from tests.faults.gated_jobs import held_fit
@@ -114,6 +115,7 @@ def test_readiness_says_that_fits_are_late(postgres_url: str) -> None:
 class RefusedWorker(WorkerProcess):
     """The system refuses to start its processes while the gate is there."""
 
+    forks_fits = False
     code = (
         "from service.operation.worker import run;"
         " from tests.faults.gated_jobs import refuse_processes;"
@@ -156,6 +158,12 @@ def test_a_worker_without_processes_gives_its_fits_back(postgres_url: str, tmp_p
         assert "failed" not in [item["status"] for item in estimates(client, second)]
 
 
+class ParentWorker(WorkerProcess):
+    """The processes of its fits are its own children."""
+
+    forks_fits = False
+
+
 @pytest.mark.slow
 def test_a_worker_whose_processes_are_frozen_gives_its_fits_back(postgres_url: str) -> None:
     """Its idle processes are stopped; they are replaced meanwhile."""
@@ -163,7 +171,7 @@ def test_a_worker_whose_processes_are_frozen_gives_its_fits_back(postgres_url: s
     with (
         Server(postgres_url) as server,
         server.client() as client,
-        WorkerProcess(postgres_url, **settings) as worker,
+        ParentWorker(postgres_url, **settings) as worker,
     ):
         assert not wait_for_fits(client, due_session(client))["fit_due"]
         assert worker.process is not None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from clients.cli.demo import server
 from lhb import Client
+from tests.faults.server_process import served
 from tests.forked_process import lhb_text
 
 HOOK = "https://example.com/hook"
@@ -22,7 +22,7 @@ def lhb(database: Path, *arguments: str) -> str:
 def test_webhooks_and_limits(tmp_path: Path) -> None:
     database = tmp_path / "lhb.db"
     lhb(database, "keys", "limit", "--tenant", "north", "--max-sessions", "3")
-    with server(database) as url, Client(url) as client:
+    with served(database) as url, Client(url) as client:
         where = ("--url", url)
         made = lhb(database, "webhooks", "create", HOOK, "--event", "alarm", *where)
         assert made.startswith("whsec_")

@@ -10,19 +10,19 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from clients.cli.demo import server
 from lhb import Client
 from service.commands.keys import new_key, save_key
 from service.session.records import ApiKey
 from service.storage.database_url import open_store
 from service.transfer.without_server import run
+from tests.faults.server_process import served
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with server(tmp_path_factory.mktemp("dashboard") / "test.db") as address:
+    with served(tmp_path_factory.mktemp("dashboard") / "test.db") as address:
         with Client(address) as client:
             play(client, "newsletter", 60)
             client.create_session("without a round", dim=2, horizon=5)
@@ -181,7 +181,7 @@ def test_the_playground_is_closed_unless_it_is_opened(
     assert page.get_by_role("link", name="Playground").count() == 0
     monkeypatch.setenv("LHB_PLAYGROUND", "true")
     page.emulate_media(reduced_motion="reduce")
-    with server(tmp_path / "play.db") as opened:
+    with served(tmp_path / "play.db") as opened:
         page.origin[0] = opened  # type: ignore[attr-defined]
         page.goto(opened)
         page.get_by_text("There is no session yet.").wait_for()
@@ -220,7 +220,7 @@ def test_a_key_opens_it_and_stays_out_of_the_url(
     refused = "error: Failed to load resource: the server responded with a status of 401"
     # one for each request that was under way without the key: how many is a matter of timing
     page.expected = {f"{refused} (Unauthorized)"}  # type: ignore[attr-defined]
-    with server(database) as url:
+    with served(database) as url:
         page.origin[0] = url  # type: ignore[attr-defined]
         page.goto(url)
         page.get_by_label("API key").fill("lhb_wrong")

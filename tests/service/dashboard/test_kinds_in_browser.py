@@ -9,15 +9,15 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from clients.cli.demo import server
 from lhb import Client
+from tests.faults.server_process import served
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with server(tmp_path_factory.mktemp("dashboard") / "test.db") as address:
+    with served(tmp_path_factory.mktemp("dashboard") / "test.db") as address:
         with Client(address) as client:
             log_learners(client)
             play_hours(client)

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from clients.cli.demo import server
 from lhb import Client
+from tests.faults.server_process import served
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with server(tmp_path_factory.mktemp("dashboard") / "test.db") as address:
+    with served(tmp_path_factory.mktemp("dashboard") / "test.db") as address:
         with Client(address) as client:
             compare(client, "compared")
             client.create_session("plain", dim=2, horizon=4)

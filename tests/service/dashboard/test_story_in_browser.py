@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Page
 
-from clients.cli.demo import server
 from lhb import Client
+from tests.faults.server_process import served
 
 pytestmark = pytest.mark.slow
 ARMS = {"kitchen": [1.0, 0.0], "garden": [0.0, 1.0], "none": [0.0, 0.0]}
@@ -18,7 +18,7 @@ DAYS = 90
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with server(tmp_path_factory.mktemp("story") / "test.db") as address:
+    with served(tmp_path_factory.mktemp("story") / "test.db") as address:
         with Client(address) as client:
             send_mails(client)
             client.create_session("nothing yet", dim=2, horizon=4)

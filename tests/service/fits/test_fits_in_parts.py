@@ -24,6 +24,7 @@ CLOCK = {"slot_seconds": 3600, "start": START.isoformat(), "late_slots": 1}
 class ServerInParts(Server):
     """Its fits keep a stretch at a time, and wait for a gate after the first."""
 
+    forks_fits = False  # they look for the gate
     code = """
 import service.fits.embedded
 from service.base.process_pool import Processes

@@ -125,20 +125,21 @@ def test_a_body_of_100_mb_is_refused_and_not_kept(tmp_path: Path) -> None:
 
 
 def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
-    server = Server(tmp_path / "lhb.db", LHB_BODY_TIMEOUT_SECONDS="1")
+    """The first decision comes before the last of them has waited long enough to be let go."""
+    server = Server(tmp_path / "lhb.db", LHB_BODY_TIMEOUT_SECONDS="3")
     with server, server.client() as client:
         session = create(client)
         begun = request_of(session, {"contexts": ARMS}, length=1000)
         slow = [connect(server) for _ in range(100)]
         for one in slow:
             one.sendall(begun)
-        times = []
-        for _ in range(20):
-            start = time.monotonic()
+        for n in range(20):
             answer = client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
             assert answer.is_success
-            times.append(time.monotonic() - start)
-        assert sorted(times)[10] < 1.0
+            if n == 0:
+                slow[-1].setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    slow[-1].recv(4096)
         for one in slow:
             one.settimeout(120)
             assert b" 408 " in one.recv(4096)

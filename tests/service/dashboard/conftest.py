@@ -23,6 +23,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser, url: str) -> Iterator[Page]:
     """A page on which an error, and a request to anywhere else, fails the test."""
     context = browser.new_context()
+    context.set_default_timeout(120_000)  # of a busy machine
     opened = context.new_page()
     said: list[str] = []
     opened.on("console", lambda message: said.append(f"{message.type}: {message.text}"))

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from service.storage.database_url import is_sqlite, sqlite_path
+from tests.examples import repeats
 from tests.faults.server_process import Server, WorkerProcess
 
 N = 3000
@@ -151,6 +152,7 @@ def test_an_import_killed_half_way(database_url: str, tmp_path: Path) -> None:
         assert n_rows(server.database, "decisions") == 2 * N
 
 
+@pytest.mark.parametrize("database_url", [*repeats("sqlite"), "postgres"], indirect=True)
 def test_a_deletion_killed_half_way(database_url: str, tmp_path: Path) -> None:
     server = HeldServer(database_url, tmp_path / "gate")
     with server:
@@ -172,6 +174,7 @@ def test_a_deletion_killed_half_way(database_url: str, tmp_path: Path) -> None:
             assert client.get(f"/v1/sessions/{other}").json()["n_rounds"] == N
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
 def test_an_erasure_killed_half_way(database_url: str, tmp_path: Path) -> None:
     """The trajectory is gone at once, its rows after the next start; the others stay."""
     server = HeldServer(database_url, tmp_path / "gate")

@@ -92,7 +92,7 @@ def import_statements(
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    return ast.parse(path.read_text("utf-8"))
 
 
 def imports_of(name: str, path: Path) -> Iterator[str]:

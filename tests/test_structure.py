@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_imports import tree_of
+
 ROOT = Path(__file__).parent.parent
 # what a condition on a feature names
 FEATURES = {
@@ -55,11 +57,6 @@ def sources(*places: str) -> Iterator[Path]:
         yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
-
-
 def conditions(tree: ast.AST) -> Iterator[ast.expr]:
     """All conditions of a module; of one inside another, both."""
     for node in ast.walk(tree):
@@ -89,11 +86,14 @@ def asked(tree: ast.AST) -> dict[str, int]:
     """How many conditions ask for each feature that any asks for."""
     found: dict[str, int] = {}
     for condition in conditions(tree):
-        names = words(condition)
-        for feature, pattern in FEATURES.items():
-            if any(re.search(pattern, name) for name in names):
-                found[feature] = found.get(feature, 0) + 1
+        for feature in set().union(*map(features_of, words(condition))):
+            found[feature] = found.get(feature, 0) + 1
     return found
+
+
+@cache
+def features_of(word: str) -> set[str]:
+    return {feature for feature, pattern in FEATURES.items() if re.search(pattern, word)}
 
 
 @cache

@@ -9,7 +9,6 @@ from fastapi import FastAPI
 
 from service.api.request_bodies import DecisionBody, RewardsBody
 from service.commands.keys import new_key, save_key
-from service.operation.mcp_door import Door
 from service.web.admission import may_refuse
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem
@@ -159,6 +158,8 @@ async def test_it_is_limited_as_other_doors_are(serve: Serve) -> None:
 
 
 async def test_its_sdk_writes_no_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from service.operation.mcp_door import Door  # its SDK takes a second, in each process of tests
+
     monkeypatch.setattr(logging.root, "handlers", [])
     Door(FastAPI())
     assert logging.root.handlers == []

@@ -11,6 +11,7 @@ from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
+from tests.examples import repeats
 
 HUGE = 10**400  # an int that no float holds
 LEARNERS = ["lin_ucb", "ucb_mp"]
@@ -174,7 +175,7 @@ CASES = [(name, options) for name, several in FITTING.items() for options in sev
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-@pytest.mark.parametrize("contexts_by", [1e-320, 1e-200, 1e200, 1.7e308])
+@pytest.mark.parametrize("contexts_by", [1e-320, *repeats(1e-200, 1e200), 1.7e308])
 @pytest.mark.parametrize("rewards_by", [1e-320, 1.0, 1e300, 1.7e308])
 def test_a_fit_at_a_float_s_limits_is_finite_or_says_why(name, options, contexts_by, rewards_by):
     estimates = fits(name, options, contexts_by, rewards_by)

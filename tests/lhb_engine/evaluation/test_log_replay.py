@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -86,12 +87,18 @@ def test_predictions_are_of_rewards_not_yet_learned_from():
     assert found.estimate.to_json()["theta"] == estimate.to_json()["theta"]
 
 
+@cache
+def cut(name, size):
+    """What is found in a log of 300 rounds, told `size` at a time."""
+    log = uniform_log(lags(12, k0=0.7, k5=0.3), 300)
+    log.rewards[np.random.default_rng(1).random(300) < 0.2] = np.nan
+    return replayed(log, name, lags=(0, 5), size=size)
+
+
 @pytest.mark.parametrize("name", ["ad_lasso", "sw_mp", "ucb_mp", "lin_ucb", "uniform"])
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_how_a_log_is_cut_changes_nothing(name, size):
-    log = uniform_log(lags(12, k0=0.7, k5=0.3), 300)
-    log.rewards[np.random.default_rng(1).random(300) < 0.2] = np.nan
-    same(replayed(log, name, lags=(0, 5)), replayed(log, name, lags=(0, 5), size=size))
+    same(cut(name, 300), cut(name, size))
 
 
 def test_a_good_estimate_has_skill_and_an_empty_world_has_none():

@@ -71,6 +71,7 @@ async def test_another_server_obeys_soon(serve: Serve) -> None:
             await until(is_limited)
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)  # both count
 async def test_sessions_and_bytes_of_a_tenant(serve: Serve) -> None:
     async with serve(Intervals(full_tenants=3600.0), max_sessions=1) as client:
         session = await client.create(dim=2000)

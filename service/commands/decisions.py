@@ -211,7 +211,8 @@ class Decide(SessionCommand[Taken | Blocked]):
             keeps = session.keep_contexts or agent.takes_sets
             if keeps and may_be_kept(session, n_arms, position):
                 kept = pack(contexts, session.keep_contexts)
-        epoch, next_fit_round = timeline.epoch(session, agent, timeline.begun_by(position, at))
+        begun = timeline.begun_by(position, at)
+        epoch, next_fit_round = timeline.epoch(session, agent, begun)
         decision = DecisionRow(  # by place: by name each decision costs more
             *self.key,
             self.trajectory,
@@ -237,7 +238,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             beside,
             own_theta,
         )
-        begun = apply(session, trajectory, decision)
+        begun = apply(session, trajectory, decision, begun)
         uow.add_decision(decision)
         uow.effects.counts["decisions", session.tenant] += 1
         uow.count(session)

@@ -3,23 +3,22 @@
 What follows from many events (windows that open, sums) is worked out beside.
 """
 
+from typing import TypeAlias
+
 from service.rounds.timeline import timeline_of
 from service.session.names import after_choice
-from service.session.records import (
-    DecisionRow,
-    MeasurementRow,
-    SessionRow,
-    TrajectoryRow,
-    VoidRow,
-)
+from service.session.records import DecisionRow, MeasurementRow, SessionRow, TrajectoryRow, VoidRow
+
+Event: TypeAlias = DecisionRow | MeasurementRow | VoidRow
 
 
-def apply(
-    session: SessionRow, trajectory: TrajectoryRow, event: DecisionRow | MeasurementRow | VoidRow
-) -> int:
-    """Count an event. Return the number of begun rounds, or 0 if the event began none."""
+def apply(session: SessionRow, trajectory: TrajectoryRow, event: Event, begun: int = 0) -> int:
+    """Count an event; a decision began round `begun`.
+
+    Return the number of begun rounds, or 0 if the event began none.
+    """
     timeline = timeline_of(session)
-    before = begun = timeline.n_begun(session)
+    before = timeline.n_begun(session)
     if isinstance(event, DecisionRow):
         if trajectory.n_decisions == 0:
             session.n_trajectories += 1
@@ -28,7 +27,6 @@ def apply(
         session.n_rounds += 1
         if event.at > trajectory.last_at:
             trajectory.last_at = event.at
-        begun = timeline.begun_by(event.position, event.at)
         if trajectory.own is not None and timeline.is_measured(trajectory, begun):
             trajectory.own = None
         names = session.names

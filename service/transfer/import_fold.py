@@ -140,8 +140,8 @@ class ImportFold:
         context, mean = array("d", record["context"]).tobytes(), record.pop("mean", None)
         if mean and self.agent.takes_means:
             context += KNOWN + array("d", mean).tobytes()
-        position = record["position"]
-        ahead = self._windows.ahead(position, timeline.begun_by(position, record["at"]))
+        begun = timeline.begun_by(record["position"], record["at"])
+        ahead = self._windows.ahead(record["position"], begun)
         digest, contexts = record["digest"], record["contexts"]
         values = {
             "number": record["round"],
@@ -156,7 +156,7 @@ class ImportFold:
             "covariates": covariates,
         }
         decision = DecisionRow(*NO_OWNER, **{**record, **values})
-        apply(session, part.row, decision)
+        apply(session, part.row, decision, begun)
         return decision
 
     def _measurement_record(self, record: Record) -> MeasurementRow:

@@ -20,7 +20,11 @@ from service.writer.unit_of_work import UnitOfWork
 def decided_rounds(
     uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, reward: Reward, prefix: str
 ) -> tuple[int, int]:
-    """Return the first and the last round that a reward names, as `ByDecision.rounds_of`."""
+    """Check which rounds a reward names, and return the first and the last of them.
+
+    Raises 409 or 422 if there are no such rounds, or if the session takes no such reward. The name
+    of the field begins with `prefix`.
+    """
     key = (*session.key, reward.trajectory)
     if reward.event_id is not None:
         decision = decision_of(uow, session, key, reward.event_id, f"{prefix}event_id")

@@ -125,20 +125,7 @@ class ByDecision:
     def refuse_log(self) -> None:
         """Raise a 422 if a log of rounds cannot be appended."""
 
-    def rounds_of(
-        self,
-        uow: UnitOfWork,
-        session: SessionRow,
-        trajectory: TrajectoryRow,
-        reward: Reward,
-        prefix: str,
-    ) -> tuple[int, int]:
-        """Check which rounds a reward names, and return the first and the last of them.
-
-        Raises 409 or 422 if there are no such rounds, or if the session takes no such reward. The
-        name of the field begins with `prefix`.
-        """
-        return decided_rounds(uow, session, trajectory, reward, prefix)
+    rounds_of = staticmethod(decided_rounds)
 
     def check_rounds(
         self,

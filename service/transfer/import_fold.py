@@ -107,7 +107,6 @@ class ImportFold:
     def _header_record(self, record: Record) -> None:
         given = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
         self._schedule = given.pop("schedule")
-        check(_is_object(given["request"]), "session.request", "it is no JSON object")
         try:
             given |= {
                 "names": imported_names(given["names"], given["dim"]),
@@ -421,14 +420,6 @@ class ImportFold:
             raise InvalidRecord("state", f"{agent.name} cannot read it: {error!r}") from None
         check(is_same, "state", f"not a state of {agent.name}")
         self.has_state = True
-
-
-def _is_object(text: str) -> bool:
-    """Return whether a text is a JSON object."""
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
 
 
 def _sums(text: str, field: str, agent: Agent) -> bytes:

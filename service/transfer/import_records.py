@@ -102,6 +102,7 @@ SCHEDULE = _record(
 CHANGES = Annotated[list[tuple[Count, dict[str, Any]]], Field(max_length=MOST_CHANGES)]
 PARTS_IN_FILE = {
     **dict.fromkeys(PARTS, Text | None),
+    "request": Json[dict[str, Any]],
     "schedule": SCHEDULE,
     "clock": Json[StoredClock] | None,
     "changes": Json[CHANGES] | None,

@@ -1,12 +1,13 @@
 """The schedule of a session worked out from its rounds, where no live one made it."""
 
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
+from service.fits.when_due import opening
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import OUT_OF_TURN, DueFit, OpenWindow, SessionRow
@@ -18,12 +19,20 @@ class Rounds(NamedTuple):
 
     `at` is when a round began, in seconds since 1970, `followed_at` when the next round of its
     trajectory did, infinity if there is none; `is_measured`, whether a measurement covers it.
+    `received` is when each measurement came, `lasts` its last round.
     """
 
     position: Ints
     at: Floats
     followed_at: Floats
     is_measured: NDArray[np.bool_]
+    received: Floats
+    lasts: Ints
+
+    def begun_at(self, position: int) -> float:
+        """Return when the latest round up to a position began; 0 if there is none."""
+        n = np.searchsorted(self.position, position, "right")
+        return float(self.at[:n].max(initial=0.0))
 
 
 class Windows:
@@ -54,39 +63,31 @@ class Windows:
         agents = self._agents[: due.known.revision + 1]
         return any(due.window == agent.next_fit(due.key - 1) for agent in agents)
 
-    def ahead_of(self, session: SessionRow, after: int) -> list[FitWindow]:
-        """Return the windows that the present options have opened, until one that is not due yet.
+    def opened(self, session: SessionRow, rounds: Rounds, after: int) -> list[FitWindow]:
+        """Return the windows that opened and are due after round `after`, as live rounds open them.
 
-        They are due after round `after`. Of windows that were passed in silence there is the last.
+        Changed options take the place of the window ahead. A copy begins with a change to the same
+        options: none of its windows is of the rounds before.
         """
-        agent, timeline = self._agents[-1], timeline_of(session)
-        n = timeline.n_begun(session)
-        since = timeline.passed(after, n)
-        passed = last_passed(agent, after, n) if since > after else None
-        windows = [] if passed is None else [passed]
-        following = agent.next_fit(since)
-        while following is not None:
-            windows.append(following)
-            following = agent.next_fit(following.due) if following.due <= n else None
-        return windows
-
-
-def last_passed(agent: Agent, after: int, until: int) -> FitWindow | None:
-    """Return the agent's last window due after `after` and before `until`, if there is one.
-
-    It is looked for from the end: with a memory, windows are as many as slots.
-    """
-    back, found = 1, None
-    while found is None and until - 1 - back // 2 > after:
-        found = agent.next_fit(max(after, until - 1 - back))
-        found = found if found is not None and found.due < until else None
-        back *= 2
-    while found is not None:
-        following = agent.next_fit(found.due)
-        if following is None or following.due >= until:
-            break
-        found = following
-    return found
+        timeline = timeline_of(session)
+        n, changes = timeline.n_begun(session), session.changes.changes
+        times = rounds.at, rounds.received, rounds.lasts
+        since, visited = timeline.visited(after, session.reward_wait_seconds, *times)
+        options = [*(change.options for change in changes), session.options]
+        ends = [timeline.begun_by(one.after, rounds.begun_at(one.after)) for one in changes]
+        windows: list[FitWindow] = []
+        begun = 0
+        for revision, end in enumerate([*ends, n]):
+            is_copy = revision > 0 and options[revision] == options[revision - 1]
+            windows = [window for window in windows if window.due <= begun and not is_copy]
+            last = max(begun, since)
+            between = visited[bisect_right(visited, begun) : bisect_left(visited, end)]
+            for at in (begun, *between, end):
+                for window in opening(self._agents[revision], timeline, last, at):
+                    windows.append(window)
+                    last = window.due
+            begun = end
+        return [window for window in windows if window.due > after]
 
 
 def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenWindow:

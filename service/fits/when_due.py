@@ -7,6 +7,7 @@ which a fit is due. A window is complete when all its rounds have their reward, 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -62,11 +63,7 @@ def begin_rounds(
         if n == window.window.due:
             _close_by_default(uow, session, window)
         is_reached |= window.overdue_at is not None and window.overdue_at <= at
-    while n >= windows[-1].window.due:
-        last = windows[-1].window.due
-        following = agent.next_fit(timeline.passed(last, n))
-        if following is None:
-            break
+    for following in opening(agent, timeline, windows[-1].window.due, n):
         windows[-1].n_complete = session.n_complete
         session.n_complete = _count(uow, session, windows[-1].window, following)
         windows.append(OpenWindow(following))
@@ -74,6 +71,16 @@ def begin_rounds(
     if is_reached:  # of the others no decision makes a fit due
         mark_due(uow, session, at)
         _give_up_oldest(uow, session)
+
+
+def opening(agent: Agent, timeline: Timeline, last: int, n: int) -> Iterator[FitWindow]:
+    """Yield the windows that open as round `n` begins, until one that is not due.
+
+    The window that was ahead is due after round `last`.
+    """
+    while last <= n and (following := agent.next_fit(timeline.passed(last, n))) is not None:
+        yield following
+        last = following.due
 
 
 def after_measurement(
@@ -127,8 +134,7 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 def wait_for_turn(session: SessionRow, window: FitWindow, reason: DueReason, now: float) -> None:
     """Make a fit due, with what it may read; it waits for its turn."""
     closed_at = now - session.reward_wait_seconds
-    n, revision = session.n_measurements, session.revision
-    known = Watermark(n, session.n_rounds, closed_at, revision)
+    known = Watermark(session.n_measurements, session.n_rounds, closed_at, session.revision)
     session.schedule.waiting.append(DueFit(window, known, reason, now))
     session.schedule.seen = session.n_measurements
 

@@ -91,13 +91,15 @@ class ByDecision:
         """Return after which round the fit that follows the one due after `due` is looked for."""
         return due
 
-    def opened_after(self, installed: int, ended: set[int], changed: int) -> int:
-        """Return after which round the due rounds of open windows are.
+    def visited(
+        self, after: int, wait: float, times: Floats, received: Floats, lasts: Ints
+    ) -> tuple[int, list[int]]:
+        """Return after which round windows that are not done are due, and what `n_begun` was since.
 
-        `installed` and `ended` are due rounds of the fit in use and of all fits that have ended;
-        options changed last after `changed` decisions.
+        They wait `wait` seconds, or are due after round `after`. `times` are those of decisions,
+        `received` those of values, `lasts` their last rounds. No numbers: all that there are.
         """
-        return max(installed, changed)
+        return after, []
 
     def epoch(self, session: SessionRow, agent: Agent, begun: int) -> tuple[int, int | None]:
         """Return a round's epoch, and after which round its fit is due; None in the last epoch."""
@@ -293,9 +295,17 @@ class BySlot:
         """Return the slot before the latest: of boundaries passed in silence there is one fit."""
         return max(due, n_begun - 1)
 
-    def opened_after(self, installed: int, ended: set[int], changed: int) -> int:
-        """Return the last slot after which a fit has ended: windows that it passed are gone."""
-        return max({installed, *ended})
+    def visited(
+        self, after: int, wait: float, times: Floats, received: Floats, lasts: Ints
+    ) -> tuple[int, list[int]]:
+        """Return the slots of decisions, and those after totals, from the last `wait` seconds."""
+        at = np.concatenate([[0.0], times, received])
+        begun = np.concatenate([[0], self.clock.slots.at_each(times), lasts + 1])
+        order = np.argsort(at, kind="stable")
+        at, begun = at[order], np.maximum.accumulate(begun[order])
+        before = np.searchsorted(at, at[np.argmax(begun)] - wait, "right") - 1
+        found: list[int] = np.unique(begun[max(0, before) :]).tolist()
+        return found[0] - 1, found
 
     def epoch(self, session: SessionRow, agent: Agent, begun: int) -> tuple[int, int | None]:
         """Return those of the agent's next window from the decision's slot on."""

@@ -62,11 +62,6 @@ class OptionChanges:
 
     changes: tuple[OptionChange, ...] = ()
 
-    @property
-    def last(self) -> int:
-        """After how many rounds the options changed last; 0: never."""
-        return self.changes[-1].after if self.changes else 0
-
     def revision_of(self, position: int) -> int:
         """Return how many changes there were before the decision at a position."""
         return bisect_left(self.changes, position, key=lambda change: change.after)

@@ -7,6 +7,7 @@ settings may mean another model. One fit of all rounds is due at once.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
-from service.fits.rebuilt_schedule import last_passed
 from service.rounds.closing import closing_of
 from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
@@ -95,7 +95,8 @@ def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
     reason: DueReason = "asked"
     window = agent.fit_now(n_begun)
     if window is None:
-        window, reason = last_passed(agent, 0, n_begun + 1), "overdue"
+        passed = takewhile(lambda one: one.due <= n_begun, agent.windows())
+        window, reason = max(passed, key=lambda one: one.due, default=None), "overdue"
     if window is None:
         return None
     closed_at = now - copy.reward_wait_seconds
@@ -126,11 +127,8 @@ def _records(
             record["covariates"] = kept or None
         if record["record"] == "decision":
             if copy.names != source.names:
-                last, lately = (
-                    record["trajectory"],
-                    lately if last == record["trajectory"] else None,
-                )
-                lately = _work_out(record, source, copy, lately)
+                same, last = last == record["trajectory"], record["trajectory"]
+                lately = _work_out(record, source, copy, lately if same else None)
             yield _as_forced(record, copy, agent)
         elif record["record"] not in NOT_COPIED:
             yield record

@@ -337,6 +337,7 @@ class ImportFold:
         self.kind = "measurement"
         self._trajectories.check_arrivals()
         self.line, self.kind = 1, "header"
+        self._take_pending()
         self._open_windows(rounds)
         since = session.trial.since, session.trial.since_reward
         begun = since[0] <= session.n_rounds and since[1] <= session.n_measurements
@@ -350,9 +351,9 @@ class ImportFold:
         yield from self._trajectories.rows(has_sums=has_sums or not has_only_sums(session))
         self._learn()
 
-    def _open_windows(self, rounds: Rounds) -> None:
-        """Check the pending fits of the file, and open the other windows that are not done."""
-        session, given, timeline = self.session, self._schedule, timeline_of(self.session)
+    def _take_pending(self) -> None:
+        """Check the pending fits of the file: the session has them."""
+        session, given = self.session, self._schedule
         places = [0, *(change.after for change in session.changes.changes), session.n_rounds]
         check(places == sorted(places), "session.changes", "not in the order of rounds")
         n_slots = session.schedule.n_slots
@@ -369,23 +370,26 @@ class ImportFold:
         for name, due in pending:
             where = f"session.schedule.{name}"
             self._check_manifest(due.manifest(), where)
-            beside = due.reason in OUT_OF_TURN
-            is_done = due.key <= self._installed_due - beside
-            is_done = is_done or (not beside and due.key in self._done)
-            is_known = due.key <= timeline.n_begun(session) and self._windows.knows(due)
+            is_known = due.key <= timeline_of(session).n_begun(session) and self._windows.knows(due)
             check(is_known, f"{where}.window", "not a window of this schedule")
+            is_done = due.reason not in OUT_OF_TURN and due.key in self._done
+            is_done = is_done or due.key < self._installed_due
             check(not is_done, f"{where}.window", "that fit is done")
             self._done.add(due.key)
         schedule.seen = self._seen
-        is_whole = len(rounds.position) == session.n_rounds  # else rows that said it may be gone
-        told = () if is_whole else given.get("open", ())
+
+    def _open_windows(self, rounds: Rounds) -> None:
+        """Open the windows that are neither done nor pending."""
+        session, schedule, timeline = self.session, self.session.schedule, timeline_of(self.session)
+        # rows that said when one is overdue may be gone; of late decisions of slots none says it
+        is_derived = len(rounds.position) == session.n_rounds and timeline.seconds is None
+        told = () if is_derived else self._schedule.get("open", ())
         overdue = {window.get("due"): at for window, _, at in told}
-        done = self._done | self._failed
-        after = timeline.opened_after(self._installed_due, done, session.changes.last)
-        for window in self._windows.ahead_of(session, after):
-            if window.due > self._installed_due and window.due not in done:
+        done, n = self._done | self._failed, timeline.n_begun(session)
+        for window in self._windows.opened(session, rounds, self._installed_due):
+            if window.due not in done:
                 opened = open_window(session, rounds, window)
-                if window.due <= timeline.n_begun(session):
+                if window.due <= n:
                     opened.overdue_at = overdue.get(window.due, opened.overdue_at)
                 schedule.open.append(opened)
         if schedule.open:

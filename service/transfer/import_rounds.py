@@ -35,8 +35,8 @@ COUNTS = ("n_rounds", "n_measurements", "measured_through")
 class FileTrajectory:
     """The records of one trajectory so far: its counters, and arrays over its rounds.
 
-    `arrivals` are the positions of its measurements, `first_rounds` and `last_rounds` their rounds;
-    a correction's first round is 0 there.
+    `arrivals` are the positions of its measurements, `received` their times, `first_rounds` and
+    `last_rounds` their rounds; a correction's first round is 0 there.
     """
 
     row: TrajectoryRow
@@ -48,6 +48,7 @@ class FileTrajectory:
     event_ids: set[str] = field(default_factory=set)
     reward_ids: set[str] = field(default_factory=set)
     arrivals: "array[int]" = field(default_factory=lambda: array("q"))
+    received: "array[float]" = field(default_factory=lambda: array("d"))
     first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     totals: Spans[None] = field(default_factory=Spans)  # slots that have one
@@ -103,6 +104,7 @@ class FileTrajectory:
         if reward_id is not None:
             self.reward_ids.add(reward_id)
         self.arrivals.append(position)
+        self.received.append(record["at"])
         self.first_rounds.append(0 if replaces is not None else first)
         self.last_rounds.append(last)
 
@@ -233,6 +235,8 @@ class Trajectories:
             at[order],
             np.concatenate([np.zeros(0), *followed])[order],
             np.frombuffer(marks, np.bool_)[order],
+            np.concatenate([np.zeros(0), *(one.received for one in parts)]),
+            np.concatenate([np.zeros(0, np.int64), *(one.last_rounds for one in parts)]),
         )
 
     def check_arrivals(self) -> None:

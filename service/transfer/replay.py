@@ -29,9 +29,7 @@ from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
 TOLERANCE = 1e-9
-NOT_COMPARED = (
-    "seconds",
-)  # members of an estimate that are not compared: they differ between runs
+NOT_COMPARED = ("seconds",)  # members of an estimate that differ between runs
 
 
 @dataclass(slots=True)

@@ -4,15 +4,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, patch
 
 import pytest
 
-from lhb_engine.agents import make_agent
 from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sessions import change_session
-from service.fits.rebuilt_schedule import last_passed
+from tests.service.commands.slots import begin, taken
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.transfer.test_import_forgeries import (
     NAN,
@@ -163,6 +161,38 @@ def test_a_window_that_earlier_options_opened_is_imported_while_its_fit_is_due(
     harness.store.close()
 
 
+@pytest.mark.parametrize("mode", [{"reward_mode": "sum"}, {"default_reward": 0.0}], ids=str)
+def test_windows_that_stay_open_across_changes_of_options_are_imported(
+    tmp_path: Path, mode: dict[str, Any]
+) -> None:
+    """Those of all options, though none of the windows ahead that a change replaced."""
+    harness = ServiceHarness(tmp_path)
+    harness.create(algorithm="anytime", reward_wait_seconds=600.0, **mode)
+    for n, options in ((28, {"levels": True}), (5, {"memory": 20}), (17, {"memory": None})):
+        for _ in range(n):
+            harness.decide()
+        harness.run(change_session(harness.key, {"options": options}))
+    schedule = harness.session.schedule
+    windows = [(one.window.first, one.window.due) for one in schedule.open]
+    assert (windows[0], windows[-1]) == ((1, 8), (1, 57))
+    assert {(1, 30), (15, 34), (31, 50)} <= {*windows}
+    assert checked(exported(harness)).schedule == schedule
+    harness.store.close()
+
+
+def test_boundaries_that_were_passed_in_silence_have_no_window(tmp_path: Path) -> None:
+    """After slot 18 comes slot 27: a fit is due after slot 20, none after 23 and 26."""
+    harness = ServiceHarness(tmp_path)
+    begin(harness)
+    taken(harness, *(("a", 961.0 + 60 * (slot - 1)) for slot in (*range(1, 19), 27)))
+    schedule = harness.session.schedule
+    assert schedule.current is not None
+    dues = [due.key for due in (*schedule.waiting, schedule.current)]
+    assert (max(dues), [one.window.due for one in schedule.open]) == (20, [30])
+    assert checked(exported(harness)).schedule == schedule
+    harness.store.close()
+
+
 def learned(path: Path) -> bytes:
     """An agent that has learned more than its estimate says."""
     path.mkdir()
@@ -209,20 +239,3 @@ def test_a_state_from_before_the_second_phase_was_noted_is_read(tmp_path: Path) 
     older = forged(content, lambda records: records[-1]["state"].pop("second_phase"))
     records = written(tmp_path / "older", older)
     assert records[-1]["state"]["second_phase"] is True
-
-
-@pytest.mark.parametrize("options", [{}, {"memory": 8}, {"memory": 100}])
-def test_the_last_window_that_was_passed_is_found_from_the_end(options: dict[str, Any]) -> None:
-    agent, found = make_agent("anytime", dim=2, horizon=4, **options), []
-    for until in (1, 8, 9, 30, 400):
-        for after in range(0, until + 1, 7):
-            passed, ahead = None, agent.next_fit(after)
-            while ahead is not None and ahead.due < until:
-                passed, ahead = ahead, agent.next_fit(ahead.due)
-            assert last_passed(agent, after, until) == passed
-            found.append(passed)
-    assert None in found
-    counted = Mock(wraps=agent.next_fit)
-    with patch.object(agent, "next_fit", counted):
-        assert last_passed(agent, 0, 2**31) is not None
-    assert counted.call_count < 100

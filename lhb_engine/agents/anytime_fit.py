@@ -35,6 +35,7 @@ WORSENED = " The rounds since the last fit were predicted badly: something may h
 SAMPLED = (
     " Some directions hardly vary in the chosen contexts: decisions take posterior draws in turn."
 )
+ALIKE = "Some directions hardly vary in the chosen contexts."
 TURNED = " Theta turns: rounds before {} speak for another one, and count no more."
 OWN_SPREAD = "Trajectories have responses of their own: their spread has intervals."
 UNTRIED = "Some features are 0 in every chosen context: what arms with them pay is not known."
@@ -154,9 +155,7 @@ class AnytimeFit:
         samples = samples or are_untried(part.data, self.sets)
         part, found, spread = self._about_mean(part, found, rho, first)
         active = np.flatnonzero(found.inclusion > ACTIVE)
-        known: Certainty | str = (
-            OWN_SPREAD if spread else "Some directions hardly vary in the chosen contexts."
-        )
+        known: Certainty | str = OWN_SPREAD if spread else ALIKE
         if not found.stands_out:
             known = "No direction stands out from the noise."
         elif not samples and spread is None:
@@ -386,6 +385,7 @@ class AnytimeFit:
                 baseline=self.baseline,
                 groups=self.options.profile_groups,
             )
+        light = self._forms.rule_out_shared and due == self.window.due  # not for D of (7.12)
         return rank_one_posterior(
             rows,
             seed=[8, due],
@@ -394,7 +394,7 @@ class AnytimeFit:
             signed=self.options.signed,
             past=None if self.options.zero_start else 1.0 / self.units.contexts,
             baseline=self.baseline,
-            settings=self.settings,
+            settings=replace(self.settings, smooth_chains=0) if light else self.settings,
         )
 
     def _old_draws(self) -> tuple[Floats, Floats]:

@@ -91,12 +91,11 @@ class KnownForm:
         nothing = replace(mine, lag_weights=0.0 * self.profiles)
         excess, variance = _compared(later, mine, common)
         none, _ = _compared(later, nothing, common)
+        worse = excess
         if self.autocorrelation < shared.autocorrelation:
             theirs = later.comparable(shared.predictor, self.predictor)
             apart, spread = _compared(later, self.predictor, theirs)
             worse = apart - WORSE * float(np.sqrt(spread))
-        else:
-            worse = excess
         return replace(
             self,
             excess=DISCOUNT * self.excess + max(excess, worse),
@@ -169,10 +168,15 @@ class FormFits:
     @property
     def are_in_doubt(self) -> bool:
         """Whether features' own profiles decide, or were judged and are not clearly worse."""
-        if self.in_use != SHARED:
-            return True
         own = [f for name, f in self.known.items() if name != SHARED and f.variance > 0.0]
-        return any(not form.is_worse_than(self.known[SHARED]) for form in own)
+        may_hold = any(not form.is_worse_than(self.known[SHARED]) for form in own)
+        return self.in_use != SHARED or may_hold
+
+    @property
+    def rule_out_shared(self) -> bool:
+        """Whether another form decides, and shared profiles clearly predict worse than it."""
+        used = self.known.get(self.in_use)
+        return used is not None and self.known[SHARED].is_worse_than(used)
 
     def old(self, form: LagForm) -> Predictor | None:
         """Return the prediction of a form that the installed estimate's fit found, if it did."""
@@ -220,8 +224,7 @@ class FormFits:
             one, noise = (found, rho) if form == found.form else fit(moments, form)
             if form != found.form and not (before and used and before.is_worse_than(used)):
                 may_hold.append(one)
-            own = one.weights.ndim == 2
-            profiles = one.weights if own else np.outer(one.weights, one.theta)
+            profiles = one.weights if one.weights.ndim == 2 else np.outer(one.weights, one.theta)
             score = (before.excess, before.variance, before.over_none) if before else (0.0,) * 3
             out[form] = KnownForm(profiles, one.effects, noise, *score, until).to_json()
         return out, may_hold

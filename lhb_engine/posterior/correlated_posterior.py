@@ -46,7 +46,7 @@ def correlated_posterior(
     if rho == 0.0:
         return found, rho
     plain = sample(data.whitened(0.0), start=start, weights=weights)
-    is_plain = _misfit(data, plain, 0.0) < _misfit(data, found, rho)
+    is_plain = misfit(data, plain, 0.0) < misfit(data, found, rho)
     return (plain, 0.0) if is_plain else (found, rho)
 
 
@@ -63,14 +63,7 @@ def _of_levels(
     return found, rho
 
 
-def _misfit(data: FitData, found: Posterior, rho: float) -> float:
+def misfit(data: FitData, found: Posterior, rho: float) -> float:
+    """Return (7.30): the smaller, the better are the rows explained."""
     square = data.square(found.theta, found.weights, found.effects, rho)
-    return misfit(square, data.n_rows, data.n_alone, rho)
-
-
-def misfit(square: float, n_rows: int, n_alone: int, rho: float) -> float:
-    """Return (7.30) for the sum of the squares of u_t, above 0: the smaller, the better explained.
-
-    `n_alone` of the rows follow no other.
-    """
-    return n_rows * float(np.log(square)) - n_alone * float(np.log1p(-(rho**2)))
+    return data.n_rows * float(np.log(square)) - data.n_alone * float(np.log1p(-(rho**2)))

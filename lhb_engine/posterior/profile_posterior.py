@@ -63,9 +63,8 @@ class SparseProfiles(Chains):
         self.density = np.full((n_chains, moments.dim), 0.2)
         if start is not None:
             self.w[: n_chains // 2] = start.ravel()
-        self.data.columns(self.theta, self.w)
-        self.level = self.data.level(self.w)
-        if start is not None:
+            self.data.columns(self.theta, self.w)
+            self.level = self.data.level(self.w)
             self._draw_density_and_slab()
             self._draw_theta_and_noise()
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -184,8 +185,8 @@ def test_the_misfit_is_the_likelihood_of_normal_errors_at_its_best_variance(shap
         return len(left) * np.log(variance) + np.linalg.slogdet(covariance)[1]
 
     def ours(rho):
-        square = data.square(THETA, LAG_WEIGHTS, np.array([0.1]), rho)
-        return misfit(square, data.n_rows, data.n_alone, rho)
+        found = SimpleNamespace(theta=THETA, weights=LAG_WEIGHTS, effects=np.array([0.1]))
+        return misfit(data, found, rho)
 
     for rho in (0.3, 0.9):
         expected = minus_twice_log(rho) - minus_twice_log(0.0)

@@ -4,8 +4,12 @@ A `History` is immutable and may hold views of its owner's arrays. `History.over
 one fit needs: the window's measurements, and the contexts of its rounds and the lags before them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +17,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Spans = Mapping[str, tuple[int, int]]  # first and last round of some in each trajectory
 # rounds of the session that a fit has as rows beside its sums; its checks look at no others, so
 # they find the same with sums and without
 LATEST = 2**15
 LEAST_ROWS = 4  # of a fit
-MANY = 32  # measurements from which numpy joins ranges faster than a loop
+MOST_READ = 2  # times the latest rounds: those that are read for these, the lags before included
+WIDE = 2**40  # more than the rounds of a trajectory: rounds of several are in one order
 
 
 @dataclass(frozen=True)
@@ -36,15 +42,45 @@ class FitWindow:
         return (numbering >= self.first) & (numbering <= self.last)
 
 
-def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges of rounds in order, those that overlap or touch as one."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        else:
-            found.append((first, last))
-    return found
+def joined(owner: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return ranges of rounds in order of owners, those that overlap or touch as one."""
+    order = np.argsort(owner * WIDE + first, kind="stable")
+    owner, start, stop = owner[order], first[order], (owner * WIDE + last)[order]
+    reach = np.maximum.accumulate(stop)
+    begins = np.append(True, owner[1:] * WIDE + start[1:] > reach[:-1] + 1)[: len(order)]
+    ends = np.append(begins[1:], True)[: len(order)]
+    return owner[begins], start[begins], reach[ends] - owner[ends] * WIDE
+
+
+def one_array(arrays: list[Any]) -> Any:
+    """Return arrays as one, None where one is None; a single one is no copy."""
+    if any(one is None for one in arrays):
+        return None
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def some_of(values: Any, which: Any) -> Any:
+    """Return values at some places; None of None."""
+    return None if values is None else values[which]
+
+
+def latest_keys(spans: Spans, n_lags: int, most: int) -> frozenset[str] | None:
+    """Return the trajectories that a fit takes its latest rows from; None: all of them.
+
+    `spans` are their first and last rounds. These, and twice the lags before each, are `most`
+    rounds at most, or those of one trajectory. Which ones says a hash of the key: the chance is in
+    proportion to the share of rows in what is read.
+    """
+    names = sorted(spans)
+    first, last = np.array([spans[name] for name in names], np.int64).reshape(-1, 2).T
+    n_read = last - np.maximum(first - 2 * n_lags, 1) + 1
+    if n_read.sum() <= most:
+        return None
+    words = (blake2b(name.encode(), digest_size=8, person=b"lhb1:latest") for name in names)
+    drawn = np.array([int.from_bytes(word.digest(), "little") * 2.0**-64 for word in words])
+    order = np.argsort(drawn * n_read / (last - first + 1), kind="stable")
+    n = max(1, int(np.searchsorted(np.cumsum(n_read[order]), most, "right")))
+    return frozenset(names[i] for i in order[:n].tolist())
 
 
 @dataclass(frozen=True)
@@ -70,6 +106,19 @@ class Measurements:
         """Make measurements of one round each."""
         return cls(rounds, rounds, value)
 
+    @classmethod
+    def joined(cls, measured: Sequence["Measurements"]) -> "Measurements":
+        """Return all, one after the other; positions are not known where those of one are not."""
+        some = [one for one in measured if len(one)] or [*measured[:1]] or [NONE]
+        beside: list[Any] = [one.covariates for one in some]
+        width = next((values.shape[1] for values in beside if values is not None), None)
+        if width is not None:
+            none = [np.full((len(one), width), np.nan) for one in some]
+            beside = [b if a is None else a for a, b in zip(beside, none, strict=True)]
+        names = "first", "last", "value", "position"
+        columns = [[getattr(one, name) for one in some] for name in names]
+        return cls(*map(one_array, [*columns, beside]))
+
     def __len__(self) -> int:
         return len(self.value)
 
@@ -78,30 +127,23 @@ class Measurements:
         inside = (self.first >= first) & (self.last <= last)
         return self if inside.all() else self.chosen(inside)
 
-    def needed_rounds(self, n_lags: int) -> list[tuple[int, int]]:
-        """Return the ranges of rounds that rows of these measurements are made from, in order.
+    def needed_rounds(self, n_lags: int) -> tuple[Ints, Ints]:
+        """Return the first and the last of the rounds that the row of each is made from.
 
         A row needs its own rounds, the lags before them, and the same for the measurements of the
         same length directly before and after it, with which it may be a pair.
         """
-        if len(self) < MANY:
-            spans = zip(self.first.tolist(), self.last.tolist(), strict=True)
-            return joined((max(1, 2 * a - b - n_lags), 2 * b - a + 1) for a, b in spans)
-        start = np.maximum(2 * self.first - self.last - n_lags, 1)
-        stop = 2 * self.last - self.first + 1
-        order = np.argsort(start, kind="stable")
-        start, stop = start[order], np.maximum.accumulate(stop[order])
-        ends = np.flatnonzero(start[1:] > stop[:-1] + 1)
-        first, last = start[np.append(0, ends + 1)], stop[np.append(ends, len(stop) - 1)]
-        return list(zip(first.tolist(), last.tolist(), strict=True))
+        first, last = 2 * self.first - self.last - n_lags, 2 * self.last - self.first + 1
+        return np.maximum(first, 1), last
 
     def chosen(self, which: np.ndarray | slice) -> "Measurements":
         """Return some of them, by a mask or a slice."""
-        position = None if self.position is None else self.position[which]
-        beside = None if self.covariates is None else self.covariates[which]
-        return Measurements(
-            self.first[which], self.last[which], self.value[which], position, beside
-        )
+        columns = self.first, self.last, self.value, self.position, self.covariates
+        return Measurements(*(some_of(values, which) for values in columns))
+
+
+NO_INTS = np.zeros(0, np.int64)
+NONE = Measurements(NO_INTS, NO_INTS, np.zeros(0), NO_INTS)
 
 
 @dataclass(frozen=True)
@@ -130,25 +172,147 @@ class Trajectory:
         """Number of the last row."""
         return self.first_round + len(self.contexts) - 1
 
-    def rounds(self, first: int, last: int, measurements: Measurements) -> "Trajectory":
-        """Return those of the rounds first..last that it has, with these measurements."""
-        start, stop = max(first - self.first_round, 0), last - self.first_round + 1
-        return Trajectory(
-            self.contexts[start:stop],
-            measurements,
-            self.first_round + start,
-            self.numbering[start:stop],
-            None if self.covariates is None else self.covariates[start:stop],
-        )
 
-    def over(self, window: FitWindow) -> "Trajectory | None":
-        """Return the part that a fit over `window` needs; None where no round is in it."""
-        inside = window.marks(self.numbering)
-        if not inside.any():
-            return None
-        rows = np.flatnonzero(inside) + self.first_round
-        first, last = int(rows[0]), int(rows[-1])
-        return self.rounds(first - window.n_lags + 1, last, self.measurements.between(first, last))
+@dataclass(frozen=True, eq=False)
+class Parts(Mapping[str, Trajectory]):
+    """Parts of trajectories by key, one after the other in few arrays; each is made when asked for.
+
+    A session may have many thousands of them.
+    """
+
+    names: Sequence[str]
+    # (n,): first round and numbers of rounds and of measurements of each part
+    first_rounds: Ints
+    lengths: Ints
+    counts: Ints
+    # of all rounds: (n_rounds, dim), their numbers in the session and (n_rounds, n_covariates)
+    contexts: Floats
+    numbering: Ints
+    covariates: Floats | None
+    measurements: Measurements  # of all parts, by the rounds of each one's trajectory
+
+    @classmethod
+    def of(cls, given: Mapping[str, Trajectory]) -> "Parts":
+        """Return parts in these arrays; ValueError where covariates are odd."""
+        if isinstance(given, cls):
+            return given
+        if not given:
+            return cls([], *(NO_INTS,) * 3, np.zeros((0, 0)), NO_INTS, None, NONE)
+        parts = [*given.values()]
+        beside: list[Any] = [part.covariates for part in parts]
+        width = max((values.shape[1] for values in beside if values is not None), default=None)
+        if width is not None:
+            beside = [np.zeros((0, width)) if one is None else one for one in beside]
+            if [one.shape for one in beside] != [(len(one.contexts), width) for one in parts]:
+                raise ValueError(f"every round needs {width} covariates")
+        sizes = [(one.first_round, len(one.contexts), len(one.measurements)) for one in parts]
+        first, lengths, counts = np.array(sizes, np.int64).T
+        contexts = one_array([part.contexts for part in parts])
+        rounds = contexts, one_array([part.numbering for part in parts]), one_array(beside)
+        rows = Measurements.joined([part.measurements for part in parts])
+        return cls([*given], first, lengths, counts, *rounds, rows)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __getitem__(self, name: str) -> Trajectory:
+        first, rounds, rows = self._places[name]
+        told = some_of(self.covariates, rounds)
+        numbering, measured = self.numbering[rounds], self.measurements.chosen(rows)
+        return Trajectory(self.contexts[rounds], measured, first, numbering, told)
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, slice, slice]]:
+        edges = ([0, *np.cumsum(some).tolist()] for some in (self.lengths, self.counts))
+        rounds, rows = ([slice(*both) for both in pairwise(some)] for some in edges)
+        both = zip(self.first_rounds.tolist(), rounds, rows, strict=True)
+        return dict(zip(self.names, both, strict=True))
+
+    @cached_property
+    def trajectories(self) -> tuple[Ints, tuple[str, ...]]:
+        """Number of each part's trajectory, in the order in which they come, and their keys."""
+        keys = [name.partition("\0")[0] for name in self.names]
+        places = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        return np.array([places[key] for key in keys], np.int64), tuple(places)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """(n,) the place of each part's first round."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @cached_property
+    def rounds(self) -> Ints:
+        """(n_rounds,) number of each round in its trajectory."""
+        numbers: Ints = self.spread(self.first_rounds - self.starts)
+        return numbers + np.arange(len(self.contexts))
+
+    @cached_property
+    def owner(self) -> Ints:
+        """(n_measurements,) the part of each measurement."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def spread(self, values: Any) -> Any:
+        """Return a value for each round, given those of the parts."""
+        return np.repeat(values, self.lengths)
+
+    def inside(self) -> tuple[Flags, Measurements]:
+        """Return which measurements are wholly in their part, and all at places of rounds."""
+        shift = (self.starts - self.first_rounds)[self.owner]
+        rows, start = self.measurements, self.starts[self.owner]
+        first, last = rows.first + shift, rows.last + shift
+        there = (first >= start) & (last < start + self.lengths[self.owner])
+        return there, replace(rows, first=first, last=last)
+
+    def spans(self, marked: Flags) -> tuple[Ints, Ints, Ints]:
+        """Return the parts with `marked` rounds, and the first and the last of these in each."""
+        of, at = self.spread(np.arange(len(self)))[marked], self.rounds[marked]
+        begins = np.flatnonzero(np.diff(of, prepend=-1))
+        ends = np.append(begins[1:], len(of))[: len(begins)] - 1
+        return of[begins], at[begins], at[ends]
+
+    def some(self, which: Flags) -> "Parts":
+        """Return some parts, by a mask."""
+        of, every = np.flatnonzero(which), np.ones(len(self.measurements), bool)
+        first, last = self.first_rounds[of], (self.first_rounds + self.lengths)[of] - 1
+        return self if which.all() else self.cut(of, first, last, every, is_split=False)
+
+    def cut(self, of: Ints, first: Ints, last: Ints, kept: Flags, *, is_split: bool) -> "Parts":
+        """Return ranges of rounds of some parts, in order, as far as these have them.
+
+        Of the measurements `kept` each has those that are wholly in it. Parts of a part that
+        `is_split` differ after a zero byte.
+        """
+        first = np.maximum(first, self.first_rounds[of])
+        lengths = np.minimum(last, (self.first_rounds + self.lengths)[of] - 1) - first + 1
+        start = (self.starts - self.first_rounds)[of] + first
+        at = placed(of, first, lengths, self.owner, self.measurements)
+        kept = kept & (at >= 0)
+        here: Ints | slice = slice(start[0], start[0] + lengths[0]) if len(of) == 1 else NO_INTS
+        if len(of) > 1:
+            here = np.repeat(start - np.cumsum(lengths) + lengths, lengths)
+            here += np.arange(len(here))
+        names = [self.names[i] for i in of.tolist()]
+        if is_split:
+            names = [f"{name}\0{round}" for name, round in zip(names, first.tolist(), strict=True)]
+        told = some_of(self.covariates, here)
+        counts, rows = np.bincount(at[kept], minlength=len(of)), self.measurements.chosen(kept)
+        rounds = self.contexts[here], self.numbering[here], told
+        return Parts(names, first, lengths, counts, *rounds, rows)
+
+
+def placed(of: Ints, first: Ints, lengths: Ints, owner: Ints, rows: Measurements) -> Ints:
+    """Return which part each measurement is wholly in; -1 where there is none.
+
+    Parts are of trajectories `of`, measurements of `owner`, both in order of these and of rounds.
+    """
+    if not len(of):
+        return np.full(len(rows), -1)
+    at = np.searchsorted(of * WIDE + first, owner * WIDE + rows.first, "right") - 1
+    there = (at >= 0) & (of[at] == owner) & (rows.first >= first[at])
+    return np.where(there & (rows.last < (first + lengths)[at]), at, -1)
 
 
 @dataclass(frozen=True)
@@ -184,6 +348,8 @@ class History:
     latest_after : int or None
         Where each trajectory has all rounds of the session: the latest rows are those of
         measurements after this one, in order of arrival. None: they are those of the latest rounds.
+    chosen : set of str or None
+        Keys of the trajectories whose rows are the latest ones (`latest_keys`); None: all are.
     sets : mapping from int to (K, dim) arrays
         The context sets of some of the latest rounds, by the round's number in the session
         (`lhb_engine.context_sets`).
@@ -199,6 +365,7 @@ class History:
     settled_round: int | None = None
     levels: int = 0
     latest_after: int | None = None
+    chosen: frozenset[str] | None = None
     sets: Mapping[int, Floats] = field(default_factory=dict)
 
     def checked_window(self) -> FitWindow:
@@ -207,8 +374,7 @@ class History:
             raise ValueError("the history has no window: take History.over(window)")
         if not self.trajectories:
             raise ValueError("the history holds no round of its window")
-        values = [part.measurements.value for part in self.trajectories.values()]
-        if not np.isfinite(np.concatenate(values)).all():
+        if not np.isfinite(Parts.of(self.trajectories).measurements.value).all():
             raise ValueError("rewards must be finite")
         return self.window
 
@@ -230,50 +396,69 @@ class History:
             if self.measured is None or self.measures_latest(n):
                 return self.since(self.window.last - n + 1, n_lags)
             after = self.measured - n
-        return self._only(lambda part, rows: _arrivals(rows) > after, n_lags)
+        parts = self.of_chosen()
+        there, rows = parts.inside()
+        assert rows.position is not None
+        return self._only(parts, there & (rows.position > after), n_lags)
 
     def measures_latest(self, n: int) -> bool:
         """Whether enough measurements for a fit are of the window's last n rounds."""
         assert self.window is not None
-        first, found = self.window.last - n + 1, 0
-        for part in self.trajectories.values():
-            rows = part.measurements.between(part.first_round, part.last_round)
-            measured = np.unique(part.numbering[rows.first - part.first_round])
-            found += int((measured >= first).sum())
-            if found >= LEAST_ROWS:
-                return True
-        return False
+        parts = self.of_chosen()
+        there, at = parts.inside()
+        measured = np.unique(at.first[there])
+        return int((parts.numbering[measured] > self.window.last - n).sum()) >= LEAST_ROWS
 
     def since(self, round: int, n_lags: int | None = None) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.
 
         What is returned does not depend on what else the history holds.
         """
-        return self._only(
-            lambda part, rows: part.numbering[rows.first - part.first_round] >= round, n_lags
-        )
+        parts = self.of_chosen()
+        there, at = parts.inside()
+        there[there] = parts.numbering[at.first[there]] >= round
+        return self._only(parts, there, n_lags)
 
-    def _only(
-        self, chosen: Callable[[Trajectory, Measurements], Flags], n_lags: int | None = None
-    ) -> "History":
-        """Return some of the measurements, with what their rows need."""
+    def _only(self, parts: Parts, kept: Flags, n_lags: int | None = None) -> "History":
+        """Return some of the measurements of parts, with what their rows need."""
         assert self.window is not None
-        reach = self.window.n_lags if n_lags is None else n_lags
-        parts: dict[str, Trajectory] = {}
-        for key, part in self.trajectories.items():
-            new = part.measurements.between(part.first_round, part.last_round)
-            new = new.chosen(chosen(part, new))
-            for first, last in new.needed_rounds(reach) if len(new) else []:
-                parts[f"{key}\0{first}"] = part.rounds(first, last, new.between(first, last))
-        return replace(self, trajectories=parts)
+        rows = parts.measurements.chosen(kept)
+        reach = rows.needed_rounds(self.window.n_lags if n_lags is None else n_lags)
+        of, first, last = joined(parts.owner[kept], *reach)
+        return replace(self, trajectories=parts.cut(of, first, last, kept, is_split=True))
+
+    def of_chosen(self) -> Parts:
+        """Return the trajectories whose rows are the latest ones alone."""
+        parts = Parts.of(self.trajectories)
+        if self.chosen is None:
+            return parts
+        number, keys = parts.trajectories
+        return parts.some(np.array([key in self.chosen for key in keys], bool)[number])
+
+    def choosing(self, n: int) -> "History":
+        """Return the history of a fit, given all rounds, with those that its last n rows are of."""
+        assert self.window is not None
+        if self.window.last <= n or self.latest_after is not None or not self.trajectories:
+            return self
+        parts = Parts.of(self.trajectories)
+        of, first, last = parts.spans(parts.numbering > self.window.last - n)
+        ends = zip(first.tolist(), last.tolist(), strict=True)
+        spans = dict(zip([parts.names[i] for i in of.tolist()], ends, strict=True))
+        return replace(self, chosen=latest_keys(spans, self.window.n_lags, MOST_READ * n))
 
     def over(self, window: FitWindow) -> "History":
         """Return what a fit over `window` needs."""
-        found = ((key, part.over(window)) for key, part in self.trajectories.items())
-        parts = {key: part for key, part in found if part is not None}
+        return self.cut(window).choosing(LATEST)
+
+    def cut(self, window: FitWindow) -> "History":
+        """Return the rounds of `window`, and those of the lags before."""
+        parts: Mapping[str, Trajectory] = self.trajectories
+        if parts:
+            every = Parts.of(parts)
+            of, first, last = every.spans(window.marks(every.numbering))
+            kept = np.zeros(len(every.measurements), bool)
+            if len(of):
+                at = np.minimum(np.searchsorted(of, every.owner), len(of) - 1)
+                kept = every.measurements.first >= first[at]
+            parts = every.cut(of, first - window.n_lags + 1, last, kept, is_split=False)
         return replace(self, trajectories=parts, window=window)
-
-
-def _arrivals(rows: Measurements) -> Ints:
-    assert rows.position is not None
-    return rows.position

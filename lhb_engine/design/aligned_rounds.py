@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lhb_engine.history import Flags, Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.history import Flags, Floats, History, Ints, Measurements, Parts
 
 NEVER = 2**62  # beyond every position
 # what `AlignedRounds` have at each place, zero where there is no row
@@ -223,19 +223,24 @@ def align(history: History) -> AlignedRounds:
     has other covariates than its groups.
     """
     window = history.checked_window()
-    rounds = Rounds.of(history)
-    covariates = of_rounds(rounds.parts, sum(history.groups))
+    rounds = joined_rounds(history)
+    n, told = sum(history.groups), rounds.covariates
+    covariates = np.zeros((len(rounds.contexts), 0)) if told is None else told
+    if covariates.shape[1] != n:
+        raise ValueError(f"every round needs {n} covariates")
+    if not np.isfinite(covariates).all():
+        raise ValueError("covariates must be finite")
     inside = window.marks(rounds.numbering)
-    owner, kept = rounds.measured_inside(inside)
+    owner, kept = measured_inside(rounds, inside)
     spans, until = kept.last - kept.first + 1, _replaced_at(kept)
     counts = until == NEVER
-    n_lags = max(1, min(window.n_lags, max(part.last_round for part in rounds.parts)))
+    n_lags = max(1, min(window.n_lags, int((rounds.first_rounds + rounds.lengths).max()) - 1))
     parts, part_spans, sequence = _sequences(owner, spans, len(rounds.lengths))
     lengths = rounds.lengths[parts]
     starts = np.cumsum(lengths + n_lags - 1) - (lengths + n_lags - 1)
     n_places = int(starts[-1] + lengths[-1])
     shares_rounds = history.latest_after is None
-    trajectory, keys = _trajectories(history)
+    trajectory, keys = rounds.trajectories
     out = AlignedRounds(
         np.zeros((n_places, history.dim)),
         *(np.zeros(n_places), np.zeros(n_places)),
@@ -300,58 +305,27 @@ def _replaced_at(rows: Measurements) -> Ints:
     return until
 
 
-def _trajectories(history: History) -> tuple[Ints, tuple[str, ...]]:
-    """Return the number of each part's trajectory, in the order in which they come, and keys."""
-    names = [key.partition("\0")[0] for key in history.trajectories]
-    places = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return np.array([places[name] for name in names]), tuple(places)
+def joined_rounds(history: History) -> Parts:
+    """Return the rounds one after the other; ValueError where contexts are not finite."""
+    parts = Parts.of(history.trajectories)
+    if not np.isfinite(parts.contexts).all():
+        raise ValueError("contexts must be finite")
+    return parts
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """The rounds of all parts of a history, one after the other, and numbers in the session.
+def measured_inside(parts: Parts, inside: Flags) -> tuple[Ints, Measurements]:
+    """Return the measurements all of whose rounds are marked by `inside`, (n_rounds,) bool.
 
-    `starts`, `lengths` and `first_rounds` say where each part starts, and which rounds it has.
+    With the part of each; first and last rounds are places of all rounds.
     """
-
-    contexts: Floats
-    numbering: Ints
-    starts: Ints
-    lengths: Ints
-    first_rounds: Ints
-    parts: list[Trajectory]
-
-    @classmethod
-    def of(cls, history: History) -> "Rounds":
-        """Join the rounds; ValueError where contexts are not finite."""
-        parts = list(history.trajectories.values())
-        contexts = np.concatenate([part.contexts for part in parts])
-        if not np.isfinite(contexts).all():
-            raise ValueError("contexts must be finite")
-        lengths = np.array([len(part.contexts) for part in parts])
-        numbering = np.concatenate([part.numbering for part in parts])
-        first_rounds = np.array([part.first_round for part in parts])
-        starts = np.cumsum(lengths) - lengths
-        return cls(contexts, numbering, starts, lengths, first_rounds, parts)
-
-    def measured_inside(self, inside: np.ndarray) -> tuple[Ints, Measurements]:
-        """Return the measurements all of whose rounds are marked by `inside`, (n_rounds,) bool.
-
-        With the part of each; first and last rounds are indices of all rounds.
-        """
-        measured = [part.measurements for part in self.parts]
-        owner = np.repeat(np.arange(len(measured)), [len(m) for m in measured])
-        shift = (self.starts - self.first_rounds)[owner]
-        first = np.concatenate([m.first for m in measured]) + shift
-        last = np.concatenate([m.last for m in measured]) + shift
-        there = (first >= self.starts[owner]) & (last < (self.starts + self.lengths)[owner])
-        before = np.concatenate([[0], np.cumsum(inside)])
-        there[there] = (before[last[there] + 1] - before[first[there]]) == (last - first + 1)[there]
-        value = np.concatenate([m.value for m in measured])
-        return owner[there], Measurements(
-            *(first[there], last[there], value[there]),
-            *(_arrivals(measured, there), of_measurements(measured, there)),
-        )
+    there, rows = parts.inside()
+    before = np.concatenate([[0], np.cumsum(inside)])
+    first, last = rows.first[there], rows.last[there]
+    there[there] = before[last + 1] - before[first] == last - first + 1
+    found = rows.chosen(there)
+    if found.covariates is not None and np.isinf(found.covariates).any():
+        raise ValueError("covariates must be finite")
+    return parts.owner[there], found
 
 
 def _sequences(owner: Ints, spans: Ints, n_parts: int) -> tuple[Ints, Ints, Ints]:
@@ -365,50 +339,6 @@ def _sequences(owner: Ints, spans: Ints, n_parts: int) -> tuple[Ints, Ints, Ints
     codes = np.append(owner, absent) * base + spans  # in order of owners, then of spans
     unique, sequence = np.unique(codes, return_inverse=True)
     return *divmod(unique, base), sequence[: len(owner)]
-
-
-def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:
-    """Return the positions of those measurements that are `there`; None where one has none."""
-    arrivals = [m.position for m in measured if len(m)]
-    if not arrivals or any(position is None for position in arrivals):
-        return None
-    positions: Ints = np.concatenate([p for p in arrivals if p is not None])[there]
-    return positions
-
-
-def of_rounds(parts: list[Trajectory], n_covariates: int) -> Floats:
-    """Return the covariates of all rounds, (n_rounds, n_covariates); ValueError if some are odd."""
-    blocks = []
-    for part in parts:
-        values = part.covariates
-        values = np.zeros((len(part.contexts), 0)) if values is None else values
-        if values.shape != (len(part.contexts), n_covariates):
-            raise ValueError(f"every round needs {n_covariates} covariates")
-        blocks.append(values)
-    joined = np.concatenate(blocks)
-    if not np.isfinite(joined).all():
-        raise ValueError("covariates must be finite")
-    return joined
-
-
-def of_measurements(measured: list[Measurements], there: np.ndarray) -> Floats | None:
-    """Return what was measured with those measurements that are `there`; None where nothing was.
-
-    (n_there, n_covariates), NaN where the sum over the rounds counts. Raises ValueError for an
-    infinite covariate.
-    """
-    own = [one.covariates for one in measured]
-    width = next((beside.shape[1] for beside in own if beside is not None), None)
-    if width is None:
-        return None
-    every = [
-        np.full((len(one), width), np.nan) if beside is None else beside
-        for one, beside in zip(measured, own, strict=True)
-    ]
-    columns: Floats = np.concatenate(every)[there]
-    if np.isinf(columns).any():
-        raise ValueError("covariates must be finite")
-    return columns
 
 
 def span_sums(values: Floats, span: int) -> Floats:

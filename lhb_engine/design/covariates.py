@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lhb_engine.history import Floats, History, Trajectory
+from lhb_engine.history import Floats, History, Parts
 
 MOST_HARMONICS = 50
 MOST_NAMES = 32
@@ -111,30 +111,22 @@ class Covariates:
         sizes = history.groups or (1,) * len(self.names)
         if self.names and sizes != (1,) * len(self.names):
             raise ValueError(f"the history has {len(sizes)} covariates, not {len(self.names)}")
-        parts = [*history.trajectories.values()]
-        edges = np.cumsum([len(part.contexts) for part in parts])[:-1]
-        every = np.split(self._every(parts, sum(sizes)), edges) if parts else []
-        told = dict(zip(history.trajectories, map(self._told, parts, every), strict=True))
-        return replace(history, trajectories=told, groups=sizes + self.time_groups)
-
-    def _every(self, parts: list[Trajectory], n_given: int) -> Floats:
-        """Return the covariates of all rounds of all parts; one part at a time takes long."""
-        rounds = np.concatenate([one.first_round + np.arange(len(one.contexts)) for one in parts])
-        given = [
-            np.zeros((n, n_given)) if values is None else values
-            for n, values in ((len(one.contexts), one.covariates) for one in parts)
-        ]
-        columns = [np.concatenate(given), self.columns(rounds.astype(np.float64))]
+        parts, n = Parts.of(history.trajectories), sum(sizes)
+        given, measured = parts.covariates, parts.measurements
+        given = np.zeros((len(parts.contexts), n)) if given is None else given
+        columns = [given, self.columns(parts.rounds.astype(np.float64))]
         if self.means:
-            means = np.concatenate([one.contexts[:, self.means :] for one in parts])
-            means = means if means.size else np.zeros((len(rounds), self.n_means))
+            means = parts.contexts[:, self.means :]
+            means = means if means.size else np.zeros((len(given), self.n_means))
             columns.append(np.where(np.abs(means) < LARGEST, means, 0.0))
-        return np.concatenate(columns, axis=1)
-
-    def _told(self, part: Trajectory, every: Floats) -> Trajectory:
-        contexts, measured = part.contexts[:, : self.means or None], part.measurements
         if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
             own = np.full((len(measured), sum(self.time_groups)), np.nan)
             beside = np.concatenate([measured.covariates, own], axis=1)
             measured = replace(measured, covariates=beside)
-        return Trajectory(contexts, measured, part.first_round, part.positions, every)
+        told = replace(
+            parts,
+            contexts=parts.contexts[:, : self.means or None],
+            covariates=np.concatenate(columns, axis=1),
+            measurements=measured,
+        )
+        return replace(history, trajectories=told, groups=sizes + self.time_groups)

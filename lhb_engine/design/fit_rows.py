@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from lhb_engine.design.aligned_rounds import Rounds
+from lhb_engine.design.aligned_rounds import joined_rounds, measured_inside
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.history import FitWindow, Flags, Floats, History, Ints, Measurements
+from lhb_engine.history import FitWindow, Flags, Floats, History, Ints, Measurements, Parts
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
     window. Raises ValueError: there is no window or no round in it, or a reward is not finite.
     """
     window = history.checked_window()
-    rounds, group = Rounds.of(history), None
+    rounds, group = joined_rounds(history), None
     inside = window.marks(rounds.numbering)
     if quarters:
         group = _quarter_of(rounds.numbering, window, quarters)
         inside &= group >= 0
     kept = _measured_inside(rounds, inside, group)
     spans = kept.last - kept.first + 1
-    whole = LaggedDesign([part.contexts for part in rounds.parts], window.n_lags)
+    whole = LaggedDesign([part.contexts for part in rounds.values()], window.n_lags)
     if (spans == 1).all():
         design = whole.select(kept.first)
     else:
@@ -65,7 +65,7 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     if part.last_round - part.first_round != part.numbering[-1] - part.numbering[0]:
         return None  # rounds of other trajectories lie between
     group = _quarter_of(part.numbering, window, quarter)
-    kept = _measured_inside(Rounds.of(history), group >= 0, group)
+    kept = _measured_inside(joined_rounds(history), group >= 0, group)
     late = group[kept.first] == 1
     ends = list(zip(kept.first.tolist(), kept.last.tolist(), strict=True))
     early_at = {
@@ -88,9 +88,9 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     )
 
 
-def _measured_inside(rounds: Rounds, inside: Flags, group: Ints | None) -> Measurements:
+def _measured_inside(rounds: Parts, inside: Flags, group: Ints | None) -> Measurements:
     """Return the measurements whose rounds are all `inside`, (n_rounds,), and of one `group`."""
-    _, kept = rounds.measured_inside(inside)
+    _, kept = measured_inside(rounds, inside)
     return kept if group is None else kept.chosen(group[kept.first] == group[kept.last])
 
 

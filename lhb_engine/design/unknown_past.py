@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lhb_engine.history import History, Trajectory
+from lhb_engine.history import History, Parts
 
 
 def with_past(history: History) -> History:
@@ -18,24 +18,25 @@ def with_past(history: History) -> History:
     numbered from the first of these. The history has a window.
     """
     assert history.window is not None
-    n = history.window.n_lags - 1
-    parts = {key: _with_past(part, n) for key, part in history.trajectories.items()}
-    return replace(history, dim=history.dim + 1, trajectories=parts)
-
-
-def _with_past(part: Trajectory, n: int) -> Trajectory:
-    contexts = np.pad(part.contexts, ((0, 0), (0, 1)))
-    numbering, covariates, m = part.numbering, part.covariates, part.measurements
-    if part.first_round == 1:
-        contexts = np.pad(contexts, ((n, 0), (0, 0)))
-        contexts[:n, -1] = 1.0
-        numbering = np.pad(numbering, (n, 0))
-        covariates = None if covariates is None else np.pad(covariates, ((n, 0), (0, 0)))
-    return replace(
-        part,
+    parts, n = Parts.of(history.trajectories), history.window.n_lags - 1
+    begins = parts.first_rounds == 1
+    lengths = parts.lengths + n * begins
+    to = np.arange(len(parts.contexts)) + parts.spread(n * np.cumsum(begins))
+    size, rows, told = int(lengths.sum()), parts.measurements, parts.covariates
+    contexts, numbering = np.zeros((size, history.dim + 1)), np.zeros(size, np.int64)
+    contexts[:, -1] = 1.0
+    contexts[to, -1] = 0.0
+    contexts[to, :-1], numbering[to] = parts.contexts, parts.numbering
+    if told is not None:
+        told = np.zeros((size, told.shape[1]))
+        told[to] = parts.covariates
+    given = replace(
+        parts,
         contexts=contexts,
-        measurements=replace(m, first=m.first + n, last=m.last + n),
-        first_round=1 if part.first_round == 1 else part.first_round + n,
-        positions=numbering,
-        covariates=covariates,
+        numbering=numbering,
+        covariates=told,
+        lengths=lengths,
+        first_rounds=parts.first_rounds + n * ~begins,
+        measurements=replace(rows, first=rows.first + n, last=rows.last + n),
     )
+    return replace(history, dim=history.dim + 1, trajectories=given)

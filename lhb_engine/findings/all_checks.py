@@ -25,7 +25,7 @@ from lhb_engine.findings.check_series import Series, check_correlation, check_se
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
 from lhb_engine.findings.check_trajectories import check_levels, check_responses
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
-from lhb_engine.history import LATEST, Floats, History, Trajectory
+from lhb_engine.history import LATEST, Floats, History, Parts
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
@@ -51,20 +51,18 @@ def latest(history: History, horizon: int) -> History:
     if history.latest_after is None:
         n_rounds = max(1, min(LATEST, MOST_NUMBERS // history.dim))
         first = max(window.first, window.last - n_rounds + 1)
-        cut = history.over(replace(window, first=first, n_lags=n_lags))
+        whole = replace(history, trajectories=history.of_chosen())
+        cut = whole.cut(replace(window, first=first, n_lags=n_lags))
     else:
         cut = replace(history.latest(LATEST, n_lags), window=replace(window, n_lags=n_lags))
-    parts = cut.trajectories
-    names = sorted(parts, key=lambda name: (-len(parts[name].contexts), name))
-    gap = min(2 * horizon, len(parts[names[0]].contexts)) if names else 0
-    kept: dict[str, Trajectory] = {}
-    numbers = 0
-    for name in names:
-        numbers += (len(parts[name].contexts) + gap) * history.dim
-        if kept and numbers > 2 * MOST_NUMBERS:
-            break
-        kept[name] = parts[name]
-    return replace(cut, trajectories=dict(sorted(kept.items())))
+    parts = Parts.of(cut.trajectories)
+    by_name = np.argsort(np.array(parts.names))
+    order = by_name[np.argsort(-parts.lengths[by_name], kind="stable")]
+    gap = min(2 * horizon, int(parts.lengths.max(initial=0)))
+    numbers = np.cumsum((parts.lengths[order] + gap) * history.dim)
+    kept = np.zeros(len(parts), bool)
+    kept[order] = (numbers <= 2 * MOST_NUMBERS) | (np.arange(len(order)) == 0)
+    return replace(cut, trajectories=parts.some(kept))
 
 
 class Checked(NamedTuple):
@@ -89,8 +87,8 @@ def checked(
     use until now. `dim` are the features of an arm, by default all; a further one is that of a past
     before round 1. The last `n_means` covariates are what `with_means` adds.
     """
-    parts = [one.contexts for one in history.trajectories.values() if len(one.contexts)]
-    totals = np.ptp(np.concatenate(parts), axis=0) > 0.0 if parts else None
+    contexts = Parts.of(history.trajectories).contexts
+    totals = np.ptp(contexts, axis=0) > 0.0 if len(contexts) else None
     said = [
         *check_choices([*history.sets.values()], totals),
         *_of_rows(history, known, horizon, dim, before, n_means),
@@ -119,8 +117,8 @@ def _of_rows(
     rows = units.of(rows)
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
         return (NOTHING,)
-    parts = history.trajectories
-    key = max(parts, key=lambda name: len(parts[name].measurements))
+    parts = Parts.of(history.trajectories)
+    key = parts.names[int(np.argmax(parts.counts))]
     longest = units.of(align(replace(history, trajectories={key: parts[key]})))
     series = Series.of(longest, _errors(longest, known))
     said = tuple(check_forecast(rows, before))

@@ -9,7 +9,7 @@ from scipy.special import chdtri, ndtri
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import power_of_two
 from lhb_engine.findings.finding import Finding, Unchecked, named
-from lhb_engine.history import Flags, Floats, Ints, Trajectory
+from lhb_engine.history import Flags, Floats, Ints, Parts, Trajectory
 
 CHANCE = 1e-3  # of an end's finding by chance, at one fit
 CHANCE_MISSING = 1e-4  # of one of missing rewards, which are many
@@ -45,19 +45,12 @@ class Rounds(NamedTuple):
     @classmethod
     def of(cls, parts: Mapping[str, Trajectory], n_means: int, horizon: int) -> "Rounds":
         """Return the rounds of `parts`, whose last `n_means` covariates `with_means` adds."""
-        parts = {key: part for key, part in parts.items() if len(part.contexts)}
-        every = [*parts.values()]
-        n = np.array([len(part.contexts) for part in every])
-        start = np.cumsum(n) - n
-        contexts, means, at = (
-            np.concatenate(some)
-            for some in zip(
-                *((part.contexts, part.covariates, part.numbering) for part in every), strict=True
-            )
-        )
-        numbers: dict[str, int] = {}
-        whose = np.array([numbers.setdefault(key.split("\0")[0], len(numbers)) for key in parts])
-        latest = np.full(len(numbers), -1)
+        every = Parts.of(parts)
+        every = every.some(every.lengths > 0)
+        contexts, means, at = every.contexts, every.covariates, every.numbering
+        assert means is not None
+        n, start, (whose, names) = every.lengths, every.starts, every.trajectories
+        latest = np.full(len(names), -1)
         np.maximum.at(latest, whose, at[start + n - 1])
         whose = np.repeat(whose, n)
 
@@ -68,13 +61,11 @@ class Rounds(NamedTuple):
         before = sums[place] - sums[np.maximum(place - horizon + 1, begin)]
         # a reward over several rounds is one of each
         step = np.zeros(len(at) + 1, np.int64)
-        for end, sign in (("first", 1), ("last", -1)):
-            rows = [getattr(part.measurements, end) - part.first_round for part in every]
-            of = np.repeat(start, [len(one) for one in rows])
-            np.add.at(step, np.concatenate(rows) + of + (sign < 0), sign)
+        _, rows = every.inside()
+        np.add.at(step, rows.first, 1)
+        np.add.at(step, rows.last + 1, -1)
         is_measured = step[:-1].cumsum() > 0
-        age = place - begin + np.repeat([part.first_round for part in every], n)
-        found = cls(chosen, before, is_measured, at == latest[whose], age, at, whose)
+        found = cls(chosen, before, is_measured, at == latest[whose], every.rounds, at, whose)
         return found.only(known)
 
     def only(self, which: Flags) -> "Rounds":

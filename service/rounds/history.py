@@ -16,18 +16,30 @@ import numpy as np
 from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.history import LATEST, FitWindow, History, Ints, Measurements, Trajectory
+from lhb_engine.history import (
+    LATEST,
+    MOST_READ,
+    NONE,
+    FitWindow,
+    History,
+    Ints,
+    Measurements,
+    Spans,
+    Trajectory,
+    latest_keys,
+)
 from service.rounds.closing import closing_of
 from service.rounds.retention import changed_in_time, last_before, times_of
 from service.rounds.stored_rows import (
-    NONE,
+    NO_ROWS,
     SLICE,
     Rows,
     first_not_used,
     needed_ranges,
     stored_measurements,
-    stored_rounds,
+    stored_parts,
     with_covariates,
+    with_values,
 )
 from service.session.records import KeptSumsRow, SessionRow, VoidRow, Watermark
 from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
@@ -160,26 +172,36 @@ class PastByDecision(StoredPast):
         place = (session.key, window.first, window.last)
         n_before, closing, measured = window.n_lags - 1, closing_of(session), self._measured
         found = reader.window_measurements(*place, n_before, measured)
-        values = stored_measurements(found, session, self.anew)
+        values = dict(stored_measurements(found, session, self.anew))
         closed: dict[str, int] = {}
         if known is not None and closing.is_by_time:
             closed = reader.window_closed(*place, known.decided, known.closed_at)
         trajectories = {}
         rounds = reader.window_rounds(*place, n_before)
-        for name, (start, contexts, positions) in stored_rounds(rounds, session, self._voids):
-            first = start + int(np.searchsorted(positions, window.first))
-            last = start + len(positions) - 1
+        for key, part in stored_parts(rounds, session, self._voids).items():
+            name, start, positions = key.partition("\0")[0], part.first_round, part.numbering
+            first, last = start + int(np.searchsorted(positions, window.first)), part.last_round
             rows = values[name] = self._with_lags(values.get(name, NONE), start)
             if known is not None:
                 rows = closing.rows(rows, first, min(last, closed.get(name, 0)))
-            trajectories[name] = Trajectory(contexts, rows.between(first, last), start, positions)
+            trajectories[name] = replace(part, measurements=rows.between(first, last))
         history = History(session.dim, trajectories, window)
         if known is not None:
             unsettled = None
             if not closing.is_by_time:
                 unsettled = first_not_used(values, trajectories, 0, measured)
             history = replace(history, measured=measured, unsettled=unsettled)
+            history = self._choosing(history)
         return with_covariates(reader, session, history, measured)
+
+    def _choosing(self, history: History) -> History:
+        """Return a history of all rows with the trajectories that the latest rows are of."""
+        latest = self._spans(self.window.last - LATEST + 1) if self.window.last > LATEST else {}
+        history = replace(history, chosen=self._latest_keys(latest, NO_ROWS))
+        if not latest or history.measures_latest(LATEST):
+            return history
+        came, until = self._came()
+        return replace(history, chosen=self._latest_keys(latest, came), measured=until)
 
     def measured(self) -> History:
         """Build the same history for a caller that needs no contexts."""
@@ -189,50 +211,64 @@ class PastByDecision(StoredPast):
         """Build the history of a fit that has sums of the first `n_settled` measurements.
 
         It has the window's latest rounds with twice the lags before them, as checks look at these;
-        where hardly any of these is measured, it also has the measurements that came last.
+        where hardly any of these is measured, it also has the measurements that came last. Where
+        that is too much to read, it is so of some trajectories.
         """
-        reader, session, window, known = self.reader, self.session, self.window, self._measured
-        key, first = session.key, window.last - LATEST + 1
-        later = self._after(n_settled, known)
-        rows = reader.window_measurements(key, first, window.last, 0, known)
-        wanted = [*self._with_levels(later, stretches), stored_measurements(rows, session)]
-        latest = self._spans(first)
-        history = self._of_ranges(self._needed(wanted, latest), (n_settled, known))
+        place = n_settled, self._n_positions
+        wanted = self._with_levels(self._after(*place), stretches)
+        latest = self._spans(self.window.last - LATEST + 1)
+        history = self._with_latest(wanted, latest, NO_ROWS, place)
         if history.measures_latest(LATEST):
             return history
-        wanted.append(self._after(max(0, known - LATEST), known))
-        return self._of_ranges(self._needed(wanted, latest), (n_settled, known))
+        came, until = self._came()
+        return replace(self._with_latest(wanted, latest, came, place), measured=until)
 
-    def _spans(self, first: int) -> dict[str, list[int]]:
+    def _with_latest(
+        self, wanted: list[Rows], latest: Spans, came: Rows, place: tuple[int, int]
+    ) -> History:
+        """Build the history of some rows and of the latest rounds, and those that `came` last."""
+        keys = self._latest_keys(latest, came)
+        if keys is not None:
+            latest = {name: rounds for name, rounds in latest.items() if name in keys}
+            came = Rows.of({name: rows for name, rows in came.items() if name in keys})
+        if self.settled_round is None:  # else rows of the latest rounds are not settled
+            wanted = [*wanted, self._within([(name, *span) for name, span in latest.items()])]
+        history = self._of_ranges(self._needed([*wanted, came], latest), place)
+        return replace(history, chosen=keys)
+
+    def _latest_keys(self, latest: Spans, came: Rows) -> frozenset[str] | None:
+        """Return the trajectories that the latest rows are of, those that `came` last if any."""
+        return latest_keys(came.spans() or latest, self.window.n_lags, MOST_READ * LATEST)
+
+    def _came(self) -> tuple[Rows, int]:
+        """Return the measurements that came last, and the position of the last one."""
+        return self._after(max(0, self._measured - LATEST), self._measured), self._measured
+
+    def _spans(self, first: int) -> Spans:
         """Return the first and the last round of each trajectory in the window, from a position."""
         spans = self.reader.window_spans(self.session.key, first, self.window.last)
-        return {name: rounds for name, *rounds in spans if self.session.has(name)}
+        return {name: (start, end) for name, start, end in spans if self.session.has(name)}
 
-    def _needed(
-        self, wanted: list[Rows], latest: dict[str, list[int]] | None = None
-    ) -> list[Range]:
+    def _needed(self, wanted: list[Rows], latest: Spans | None = None) -> list[Range]:
         """Return the ranges of rounds that rows need, and those of the latest rounds."""
-        n_before, n_lags = 2 * self.session.horizon, self.window.n_lags
-        return [
-            (name, *rounds)
-            for name in sorted(set().union(*wanted, latest or {}))
-            for rounds in needed_ranges(name, wanted, (latest or {}).get(name), n_before, n_lags)
-        ]
+        given = [(rows, self.window.n_lags) for rows in wanted]
+        return needed_ranges(given, latest or {}, 2 * self.session.horizon)
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
         reader, session, window, known = self.reader, self.session, self.window, self._measured
         found = reader.measurements_in(session.key, ranges, known)
         values = stored_measurements(found, session, self.anew)
-        parts: dict[str, Trajectory] = {}
         rounds = reader.rounds_in(session.key, ranges, window.last)
+        parts = stored_parts(rounds, session, self._voids)
         asked = {name: first for name, first, _ in reversed(ranges)}
-        for name, (start, contexts, positions) in stored_rounds(rounds, session, self._voids):
-            rows = values.get(name, NONE)
-            if start > asked.pop(name, start):  # earlier rounds are dropped
-                rows = values[name] = self._with_lags(rows, start)
-            rows = rows.between(start, start + len(positions) - 1)
-            # the order of the names is that of the trajectories: no key holds a zero byte
-            parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
+        number, keys = parts.trajectories
+        start = parts.first_rounds[np.searchsorted(number, np.arange(len(keys)))]
+        gone = np.flatnonzero(start > np.array([asked[name] for name in keys], np.int64)).tolist()
+        if gone:  # earlier rounds are dropped
+            lost = {keys[i]: int(start[i]) for i in gone}
+            given = ((name, rows, lost.get(name, 1)) for name, rows in values.items())
+            values = Rows.of({name: self._with_lags(rows, first) for name, rows, first in given})
+        parts = with_values(parts, values)
         unsettled = first_not_used(values, parts, *within)
         history = History(session.dim, parts, window, measured=known, unsettled=unsettled)
         return with_covariates(reader, session, history, known)
@@ -295,21 +331,10 @@ class PastByTime(PastByDecision):
         ranges = [(name, 1, FOR_EVER) for name in sorted(self._spans(1))]
         history = self._of_ranges(ranges, (0, self._n_positions))
         whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
-        history = replace(history, trajectories=whole)
-        if history.measures_latest(LATEST):
-            return history
-        return replace(history, measured=self._open_from)
+        return self._choosing(replace(history, trajectories=whole))
 
-    def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
-        """Build the history of a fit that has sums of the rows up to a position."""
-        later = self._with_levels(self._after(n_settled, self._n_positions), stretches)
-        latest, place = self._spans(self.settled_round + 1), (n_settled, self._n_positions)
-        history = self._of_ranges(self._needed(later, latest), place)
-        if history.measures_latest(LATEST):
-            return history
-        before = self._after(max(0, self._open_from - LATEST), self._open_from)
-        history = self._of_ranges(self._needed([*later, before], latest), place)
-        return replace(history, measured=self._open_from)
+    def _came(self) -> tuple[Rows, int]:
+        return self._after(max(0, self._open_from - LATEST), self._open_from), self._open_from
 
     @cached_property
     def _open_from(self) -> int:
@@ -334,7 +359,7 @@ class PastByTime(PastByDecision):
         """
         rows = _rounds([one for one in ranges if self.session.has(one[0])])
         if self._closing.adds_up:
-            return rows
+            return Rows.of(rows)
         before = [(name, first - 1, last) for name, first, last in ranges]
         found = self.reader.measurements_over(self.session.key, before, self._measured)
         for name, some in stored_measurements(found, self.session).items():
@@ -342,7 +367,7 @@ class PastByTime(PastByDecision):
                 np.append(getattr(rows[name], x), getattr(some, x)) for x in ("first", "last")
             )
             rows[name] = Measurements(first, last, np.zeros(len(first)))
-        return rows
+        return Rows.of(rows)
 
     def _read_until(self, until: int) -> int:
         """Return the position of the last decision that closes a round up to a position."""
@@ -362,7 +387,8 @@ class PastByTime(PastByDecision):
         place = session.key, after + 1, min(until, self.settled_round)
         unsettled = reader.first_began_after(*place, self._closed_at)  # its value may still come
         rounds = reader.rounds_in(session.key, ranges, window.last)
-        for name, (start, contexts, begun) in stored_rounds(rounds, session, self._voids):
+        for key, part in stored_parts(rounds, session, self._voids).items():
+            name, start, begun = key.partition("\0")[0], part.first_round, part.numbering
             first, end = next(one[1:] for one in asked if one[0] == name and one[2] >= start)
             closers = np.append(begun[1:], self._n_positions)
             n_closed = int(np.searchsorted(closers, after, "right"))
@@ -377,9 +403,7 @@ class PastByTime(PastByDecision):
                 rows = self._with_lags(rows, start)
             at = rows.last - start
             has_value = np.isin(rows.first, given.first) & (not self._closing.adds_up)
-            # the order of the names is that of the trajectories: no key holds a zero byte
-            key = f"{name}\0{start:020}"
-            parts[key] = Trajectory(contexts, replace(rows, position=None), start, begun)
+            parts[key] = replace(part, measurements=replace(rows, position=None))
             positions[key] = np.where(has_value, begun[at], closers[at])
             old = came.get(name, {})
             changed[key] = {
@@ -441,7 +465,7 @@ def _versions(came: list[Version], begun: int, closer: int) -> Versions:
     return found
 
 
-def _rounds(ranges: list[Range]) -> Rows:
+def _rounds(ranges: list[Range]) -> dict[str, Measurements]:
     """Return the rounds of some ranges as measurements of nothing, by trajectory."""
     found: dict[str, list[Ints]] = {}
     for name, first, last in ranges:

@@ -4,7 +4,7 @@ Where rewards are totals over all trajectories, there is one, the default one. W
 of trajectories, each measured one has all slots; of these a history has those that its totals need.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ import numpy as np
 from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.context_sets import latest_kept
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.history import LATEST, FitWindow, History, Trajectory, joined
+from lhb_engine.history import LATEST, NONE, FitWindow, History, Measurements, Trajectory
 from service.rounds.history import StoredPast
 from service.rounds.slot_sums import (
     SlotSums,
@@ -23,7 +23,6 @@ from service.rounds.slot_sums import (
     slot_sums_of,
 )
 from service.rounds.stored_rows import (
-    NONE,
     Rows,
     first_not_used,
     n_given,
@@ -137,9 +136,9 @@ class PastBySlot(StoredPast):
         else:
             first = max(1, window.last - LATEST + 1)
             latest = stored_measurements(self._totals_of_all(first), session)
-            span = [first, window.last]
-            needed = needed_ranges("", [*wanted, latest], span, n_before, window.n_lags)
-            ranges = self._begun({"": needed})
+            span = first, window.last
+            lags = [(rows, window.n_lags) for rows in (*wanted, latest)]
+            ranges = self._begun(needed_ranges(lags, {"": span}, n_before))
         return self._of_ranges(ranges, (n_settled, known))
 
     def _needed(self, wanted: list[Rows]) -> list[Range]:
@@ -152,7 +151,7 @@ class PastBySlot(StoredPast):
             return History(self.session.dim, {}, self.window)
         if self._is_of_each:
             self.sums = slot_sums_of(self.reader, self.session, self._clock, row)
-        ranges = self._begun({name: [(first, row.measured_through)]})
+        ranges = self._begun([(name, first, row.measured_through)])
         return self._of_ranges(ranges, (self._measured, self._measured))
 
     @property
@@ -164,23 +163,14 @@ class PastBySlot(StoredPast):
         ranges = [("", first, self.window.last)]
         return self.reader.measurements_in(self.session.key, ranges, self._measured)
 
-    def _ranges(self, wanted: list[tuple[Rows, int]]) -> list[Range]:
+    def _ranges(self, wanted: Sequence[tuple[Mapping[str, Measurements], int]]) -> list[Range]:
         """Return the ranges of slots that measurements need, each with its number of lags."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for rows, n_lags in wanted:
-            for name, some in rows.items():
-                if len(some):
-                    found.setdefault(name, []).extend(some.needed_rounds(n_lags))
-        return self._begun({name: joined(found[name]) for name in sorted(found)})
+        return self._begun(needed_ranges(wanted, {}))
 
-    def _begun(self, ranges: dict[str, list[tuple[int, int]]]) -> list[Range]:
+    def _begun(self, ranges: list[Range]) -> list[Range]:
         """Return what of ranges has begun."""
-        return [
-            (name, first, min(last, self.window.last))
-            for name, parts in ranges.items()
-            for first, last in parts
-            if first <= self.window.last
-        ]
+        until = self.window.last
+        return [(name, first, min(last, until)) for name, first, last in ranges if first <= until]
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
         session, known = self.session, self._measured
@@ -190,7 +180,9 @@ class PastBySlot(StoredPast):
         history = _until_settled(history, values, self.sums.settled, within)
         return with_covariates(self.reader, session, history, known, of_decisions=False)
 
-    def _history(self, sums: SlotSums, ranges: list[Range], values: Rows) -> History:
+    def _history(
+        self, sums: SlotSums, ranges: list[Range], values: Mapping[str, Measurements]
+    ) -> History:
         """Build the history of ranges of slots, with those of the measurements in each."""
         session, window = self.session, self.window
         parts: dict[str, Trajectory] = {}
@@ -207,7 +199,7 @@ class PastBySlot(StoredPast):
 
 
 def _until_settled(
-    history: History, values: Rows, settled: int, within: tuple[int, int]
+    history: History, values: Mapping[str, Measurements], settled: int, within: tuple[int, int]
 ) -> History:
     """Return a history that says from which measurement, and which slot, on it may change."""
     used = {

@@ -6,15 +6,14 @@ decisions are added in order of positions. They are read a few at a time, so tha
 does not grow with their number.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.history import Floats, Ints, joined
-from service.rounds.stored_rows import n_given, unnamed_after
+from lhb_engine.history import Floats, Ints
+from service.rounds.stored_rows import joined_ranges, n_given, unnamed_after
 from service.session.records import (
     DecisionRow,
     SessionKey,
@@ -152,11 +151,8 @@ class SlotSums:
         Where rewards are totals over all, they are those of the default trajectory.
         """
         # the slots of a row are its last one, and at most so many before
-        reach: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for name, first, last in ranges:
-            if first <= self.kept_to:
-                reach[name].append((first, last + STRETCH - 1))
-        asked = [(name, *part) for name, parts in reach.items() for part in joined(parts)]
+        kept = [one for one in ranges if one[1] <= self.kept_to]
+        asked = joined_ranges([(name, first, last + STRETCH - 1) for name, first, last in kept])
         rows = self.reader.slot_sums_in(self.session.key, asked, self.kept_to) if asked else ()
         return self.table.with_rows(rows).contexts(ranges)
 

@@ -1,26 +1,100 @@
 """Stored rows as arrays, by trajectory, with covariates; and which of them a history needs."""
 
 import json
-from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lhb_engine.agents import ALGORITHMS
-from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory, joined
+from lhb_engine.history import (
+    NO_INTS,
+    NONE,
+    WIDE,
+    Flags,
+    Floats,
+    History,
+    Ints,
+    Measurements,
+    Parts,
+    Spans,
+    Trajectory,
+    joined,
+    placed,
+)
 from service.session.covariates import names_of_covariates
 from service.session.records import SessionRow, VoidRow
 from service.storage.giving_way import giving_way
-from service.storage.reader import FOR_EVER, MeasuredRow, Reader
+from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
 
-_NO_INTS = np.zeros(0, np.int64)
-NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
 SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
-Rows = dict[str, Measurements]  # by trajectory
-Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it and the next ones
+AT_ONCE = 4096  # stored rows that become arrays at a time
+
+
+class Rows(Mapping[str, Measurements]):
+    """Measurements by trajectory, those of one after the other in few arrays, `whole`."""
+
+    def __init__(self, names: Sequence[str], counts: Ints, whole: Measurements) -> None:
+        self.names, self.whole, stops = names, whole, np.cumsum(counts)
+        self.owner, self.starts = np.repeat(np.arange(len(names)), counts), stops - counts
+        edges = map(slice, self.starts.tolist(), stops.tolist())
+        self._edges = dict(zip(names, edges, strict=True))
+
+    @classmethod
+    def of(cls, rows: Mapping[str, Measurements]) -> "Rows":
+        """Return measurements in these arrays."""
+        if isinstance(rows, cls):
+            return rows
+        every = {name: some for name, some in rows.items() if len(some)}
+        counts = np.array([len(some) for some in every.values()], np.int64)
+        return cls([*every], counts, Measurements.joined([*every.values()]))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __getitem__(self, name: str) -> Measurements:
+        return self.whole.chosen(self._edges[name])
+
+    def spans(self) -> Spans:
+        """Return the rounds from the first to the last one of each trajectory."""
+        if not self:
+            return {}
+        first = np.minimum.reduceat(self.whole.first, self.starts).tolist()
+        last = np.maximum.reduceat(self.whole.last, self.starts).tolist()
+        return {name: (a, b) for name, a, b in zip(self.names, first, last, strict=True)}
+
+
+NO_ROWS = Rows([], NO_INTS, NONE)
+
+
+NAMES, INTS, FLOATS = (partial(np.array, dtype=kind) for kind in (object, np.int64, np.float64))
+
+
+def _arrays(rows: Iterable[tuple[Any, ...]], *kinds: Callable[[Sequence[Any]], Any]) -> list[Any]:
+    """Return the columns of stored rows as arrays, a kind each."""
+    remaining, found = iter(rows), [[kind(())] for kind in kinds]
+    while some := [*islice(remaining, AT_ONCE)]:
+        for kind, column, parts in zip(kinds, zip(*some, strict=True), found, strict=True):
+            parts.append(kind(column))
+    return [np.concatenate(parts) for parts in found]
+
+
+def _breaks(names: NDArray[np.object_]) -> Flags:
+    """Return which of rows, in order of trajectories, are the first of one."""
+    return np.append(True, names[1:] != names[:-1])[: len(names)]
+
+
+def _by_name(names: NDArray[np.object_], whole: Measurements) -> Rows:
+    begins = np.flatnonzero(_breaks(names))
+    return Rows(names[begins].tolist(), np.diff(begins, append=len(names)), whole)
 
 
 def stored_measurements(
@@ -31,28 +105,17 @@ def stored_measurements(
     What corrections up to position `anew` replaced is left out, and so is a trajectory that is
     being erased.
     """
-    names = _Names()
-    first, last, value, position = array("q"), array("q"), array("d"), array("q")
-    roots: dict[int, int] = {}  # position of the first value, by that of a correction
-    for name, start, end, number, place, replaces, _ in rows:
-        names.add(name, len(first))
-        first.append(start)
-        last.append(end)
-        value.append(number)
-        position.append(place)
-        if replaces is not None:
-            roots[place] = replaces
-    first_rounds, last_rounds, places = (np.array(a, np.int64) for a in (first, last, position))
-    whole = Measurements(first_rounds, last_rounds, np.array(value), places)
-    there = {name: here for name, here in names.slices(len(first)) if session.has(name)}
-    found = {name: whole.chosen(here) for name, here in there.items()}
-    if roots:
+    kinds = NAMES, INTS, INTS, FLOATS, INTS, NAMES, NAMES
+    names, first, last, value, position, replaces, _ = _arrays(rows, *kinds)
+    kept, corrects = names != session.erasing, replaces != None  # noqa: E711
+    if corrects.any():
+        # position of the first value, by that of a correction
+        roots = dict(zip(position[corrects].tolist(), replaces[corrects].tolist(), strict=True))
         latest = {root: place for place, root in sorted(roots.items()) if place <= anew}
         earlier = {place for place in roots if place <= anew} - {*latest.values()}
-        replaced = np.array([*latest, *earlier], np.int64)
-        for name, here in there.items():
-            found[name] = found[name].chosen(~np.isin(places[here], replaced))
-    return found
+        kept &= ~np.isin(position, np.array([*latest, *earlier], np.int64))
+    whole = Measurements(first, last, value, position)
+    return _by_name(names, whole) if kept.all() else _by_name(names[kept], whole.chosen(kept))
 
 
 def gaps_of(reader: Reader, session: SessionRow) -> Ints:
@@ -89,78 +152,65 @@ def last_decisions(
 
     The context of a void one, or of a round without action, is 0.
     """
-    names, none = _Names(), bytes(8 * session.dim)
-    rounds, times, contexts = array("q"), array("d"), bytearray()
-    first = max(0, session.n_rounds - n) + 1
-    for one in giving_way(reader.chosen(session.key, first, session.n_rounds)):
-        names.add(one.trajectory, len(rounds))
-        rounds.append(one.round)
-        times.append(one.at)
-        contexts += none if one.is_void or not one.context else one.context[: len(none)]
-    found = np.array(rounds, np.int64), np.array(times)
-    selected = np.frombuffer(contexts).reshape(-1, session.dim)
-    for name, here in names.slices(len(rounds)):
+    none, first = bytes(8 * session.dim), max(0, session.n_rounds - n) + 1
+    every = giving_way(reader.chosen(session.key, first, session.n_rounds))
+    for name, some in groupby(every, attrgetter("trajectory")):
+        given = [(o.round, o.at, none if o.is_void or not o.context else o.context) for o in some]
+        rounds, times, contexts = zip(*given, strict=True)
         if session.has(name):
-            yield found[0][here], found[1][here], selected[here]
+            selected = np.frombuffer(b"".join(one[: len(none)] for one in contexts))
+            yield np.array(rounds), np.array(times), selected.reshape(-1, session.dim)
 
 
-class _Names:
-    """Where each trajectory starts in the rows of all, which come in order of trajectories."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._starts: list[int] = []
-
-    def add(self, name: str, row: int, is_after_gap: bool = False) -> None:
-        """Take note of a row's trajectory; after a gap its rows are a part of their own."""
-        if is_after_gap or not self._names or name != self._names[-1]:
-            self._names.append(name)
-            self._starts.append(row)
-
-    def slices(self, n_rows: int) -> Iterator[tuple[str, slice]]:
-        """Yield each trajectory with the slice of its rows."""
-        edges = [*self._starts, n_rows]
-        for name, (start, stop) in zip(self._names, pairwise(edges), strict=True):
-            yield name, slice(start, stop)
-
-
-def stored_rounds(
+def stored_parts(
     rows: Iterable[tuple[str, int, int, bytes]], session: SessionRow, voids: list[VoidRow]
-) -> Iterator[tuple[str, Rounds]]:
-    """Yield each stretch of consecutive rounds of a trajectory that is not being erased.
+) -> Parts:
+    """Return the stretches of consecutive rounds of trajectories, without values.
 
-    A round's context is the sum of those of its decisions; that of a void one is 0.
+    A trajectory that is being erased has none. A round's context is the sum of those of its
+    decisions; that of a void one is 0.
     """
-    names, none = _Names(), bytes(8 * n_given(session))
-    rounds, positions, contexts = array("q"), array("q"), bytearray()
-    for name, round, position, context in rows:
-        names.add(name, len(rounds), is_after_gap=bool(rounds) and round > rounds[-1] + 1)
-        rounds.append(round)
-        positions.append(position)
-        contexts += context
-        contexts += none[len(context) :]
-    selected = np.frombuffer(contexts).reshape(-1, n_given(session))
-    numbers, places = np.array(rounds, np.int64), np.array(positions, np.int64)
-    void: defaultdict[str, list[int]] = defaultdict(list)
-    for one in voids:
-        void[one.trajectory].append(one.round)
-    for name, here in names.slices(len(rounds)):
-        if name in void:
-            selected[here][np.isin(numbers[here], void[name])] = 0.0
-        if session.has(name):
-            yield name, _together(numbers[here], selected[here], places[here])
+    n = n_given(session)
+
+    def padded(column: Sequence[bytes]) -> Floats:
+        given = b"".join(one.ljust(8 * n, b"\0") for one in column)
+        return np.frombuffer(given).reshape(-1, n)
+
+    owners, at, places, selected = _arrays(rows, NAMES, INTS, INTS, padded)
+    kept = owners != session.erasing
+    if not kept.all():
+        owners, at, places, selected = owners[kept], at[kept], places[kept], selected[kept]
+    if voids:
+        void = {(one.trajectory, one.round) for one in voids}
+        selected[[pair in void for pair in zip(owners, at.tolist(), strict=True)]] = 0.0
+    step, is_first = np.diff(at, prepend=0), _breaks(owners)
+    is_first |= step > 1
+    is_round = is_first | (step > 0)
+    if not is_round.all():  # the decisions of a round are taken together
+        begun = np.flatnonzero(is_round)
+        selected = np.add.reduceat(selected, begun)
+        owners, at, places, is_first = owners[begun], at[begun], places[begun], is_first[begun]
+    begins = np.flatnonzero(is_first)
+    first, lengths = at[begins], np.diff(begins, append=len(at))
+    # the order of the names is that of the trajectories: no key holds a zero byte
+    both = zip(owners[begins].tolist(), first.tolist(), strict=True)
+    keys = [f"{name}\0{start:020}" for name, start in both]
+    return Parts(keys, first, lengths, np.zeros_like(first), selected, places, None, NONE)
 
 
-def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:
-    """Return the rounds of one trajectory, the decisions of a round taken together."""
-    first, n = int(rounds[0]), int(rounds[-1] - rounds[0]) + 1
-    if n < len(rounds):
-        starts = np.searchsorted(rounds, np.arange(first, first + n))
-        contexts, positions = np.add.reduceat(contexts, starts), positions[starts]
-    return first, contexts, positions
+def with_values(parts: Parts, values: Rows) -> Parts:
+    """Return parts with the measurements that are wholly in each."""
+    number, keys = parts.trajectories
+    order = {name: i for i, name in enumerate(sorted({*keys, *values}))}
+    of, whose = (np.array([order[name] for name in some], np.int64) for some in (keys, values))
+    at = placed(of[number], parts.first_rounds, parts.lengths, whose[values.owner], values.whole)
+    rows, counts = values.whole.chosen(at >= 0), np.bincount(at[at >= 0], minlength=len(parts))
+    return replace(parts, measurements=rows, counts=counts)
 
 
-def first_not_used(values: Rows, parts: dict[str, Trajectory], after: int, until: int) -> int:
+def first_not_used(
+    values: Mapping[str, Measurements], parts: Mapping[str, Trajectory], after: int, until: int
+) -> int:
     """Return the first position, beyond `after`, of a measurement that is no row of a history.
 
     It is one of a round after the window, or the next one after position `until`. Those that are
@@ -168,48 +218,46 @@ def first_not_used(values: Rows, parts: dict[str, Trajectory], after: int, until
     """
     is_open = np.zeros(until + 1 - after, bool)  # from position after + 1 on
     is_open[-1] = True
-    for rows in values.values():
-        is_open[_within(rows, after, until) - after - 1] = True
-    for part in parts.values():
-        is_open[_within(part.measurements, after, until) - after - 1] = False
+    for rows, is_in in ((Rows.of(values).whole, True), (Parts.of(parts).measurements, False)):
+        at = NO_INTS if rows.position is None else rows.position
+        is_open[at[(at > after) & (at <= until)] - after - 1] = is_in
     return after + 1 + int(np.argmax(is_open))
 
 
-def _within(rows: Measurements, after: int, until: int) -> Ints:
-    """Return the positions of those measurements that are beyond `after`, up to `until`."""
-    assert rows.position is not None
-    return rows.position[(rows.position > after) & (rows.position <= until)]
-
-
 def needed_ranges(
-    name: str,
-    wanted: list[Rows],
-    latest: list[int] | None,
-    n_before: int,
-    n_lags: int,
-) -> list[tuple[int, int]]:
-    """Return the ranges of rounds of a trajectory that a history needs.
+    wanted: Sequence[tuple[Mapping[str, Measurements], int]], latest: Spans, n_before: int = 0
+) -> list[Range]:
+    """Return the ranges of rounds of trajectories that a history needs, in order.
 
-    `wanted` are measurements that are rows, by trajectory; the rounds `latest`, and `n_before`
-    before them, are there whether they are measured or not.
+    `wanted` are measurements that are rows, with their numbers of lags; the rounds `latest`, and
+    `n_before` before them, are there whether they are measured or not.
     """
-    parts = [part[name] for part in wanted if name in part]
-    found = [rounds for part in parts for rounds in part.needed_rounds(n_lags)]
-    if latest is not None:
-        found.append((max(1, latest[0] - n_before), latest[1]))
-    return joined(found)
+    names = sorted({*latest}.union(*(rows for rows, _ in wanted)))
+    number = {name: i for i, name in enumerate(names)}
+    first, last = np.array([*latest.values()], np.int64).reshape(-1, 2).T
+    owner = np.array([number[name] for name in latest], np.int64)
+    ranges = [(owner, np.maximum(first - n_before, 1), last)]
+    for rows, n_lags in ((Rows.of(some), n_lags) for some, n_lags in wanted):
+        owner = np.array([number[name] for name in rows], np.int64)[rows.owner]
+        ranges.append((owner, *rows.whole.needed_rounds(n_lags)))
+    return _ranges(names, *map(np.concatenate, zip(*ranges, strict=True)))
 
 
-Said = tuple[Ints, Ints, Floats]  # rounds, positions, and (n, n_covariates) values, NaN: not said
+def joined_ranges(ranges: list[Range]) -> list[Range]:
+    """Return ranges in order of trajectories, those that overlap or touch as one."""
+    names = sorted({name for name, _, _ in ranges})
+    number = {name: i for i, name in enumerate(names)}
+    every = [(number[name], first, last) for name, first, last in ranges]
+    return _ranges(names, *np.array(every, np.int64).reshape(-1, 3).T)
+
+
+def _ranges(names: list[str], owner: Ints, first: Ints, last: Ints) -> list[Range]:
+    found = (values.tolist() for values in joined(owner, first, last))
+    return [(names[i], start, end) for i, start, end in zip(*found, strict=True)]
 
 
 def with_covariates(
-    reader: Reader,
-    session: SessionRow,
-    history: History,
-    known: int,
-    *,
-    of_decisions: bool = True,
+    reader: Reader, session: SessionRow, history: History, known: int, *, of_decisions: bool = True
 ) -> History:
     """Return a history with the covariates of its rounds, and those that came with its rewards.
 
@@ -220,71 +268,54 @@ def with_covariates(
     names = names_of_covariates(session)
     if not names:
         return history
-    owners = {key: key.partition("\0")[0] for key in history.trajectories}
-    ranges = [
-        (owners[key], part.first_round, part.last_round)
-        for key, part in history.trajectories.items()
-    ]
+    parts = Parts.of(history.trajectories)
+    number, keys = parts.trajectories
+    edges = parts.first_rounds, parts.first_rounds + parts.lengths - 1
+    edges_of = zip(number.tolist(), *(some.tolist() for some in edges), strict=True)
+    ranges = [(keys[i], first, last) for i, first, last in edges_of]
     given = reader.covariates_in(session.key, ranges) if of_decisions else ()
-    of_rounds = _read(((name, round, 0, text) for name, round, text in given), names)
-    measured = _read(reader.measured_covariates_in(session.key, ranges, known), names)
-    parts = {
-        key: _told(part, of_rounds.get(owners[key]), measured.get(owners[key]), len(names))
-        for key, part in history.trajectories.items()
-    }
+    _, of_rounds = _said(parts, ((x, round, 0, text) for x, round, text in given), names).inside()
+    told = np.zeros((len(parts.contexts), len(names)))
+    told[of_rounds.first] = np.nan_to_num(np.asarray(of_rounds.covariates))
+    said = _said(parts, reader.measured_covariates_in(session.key, ranges, known), names)
+    measured = parts.measurements
+    if len(said.measurements) and len(measured):
+        measured = replace(measured, covariates=_measured(parts, said))
+    parts = replace(parts, covariates=told, measurements=measured)
     return replace(history, trajectories=parts, groups=(1,) * len(names))
 
 
-def _read(rows: Iterable[tuple[str, int, int, str]], names: tuple[str, ...]) -> dict[str, Said]:
-    """Return what is said in each trajectory, in the order of the rows."""
-    rounds: dict[str, array[int]] = {}
-    positions: dict[str, array[int]] = {}
-    values: dict[str, array[float]] = {}
+def _said(parts: Parts, rows: Iterable[tuple[str, int, int, str]], names: Sequence[str]) -> Parts:
+    """Return what is said of rounds that parts have, as covariates of measurements of 0."""
     nothing = float("nan")
-    for name, round, position, text in rows:
-        if name not in rounds:
-            rounds[name], positions[name], values[name] = array("q"), array("q"), array("d")
-        said = json.loads(text)
-        rounds[name].append(round)
-        positions[name].append(position)
-        values[name].extend(said.get(one, nothing) for one in names)
-    return {
-        name: (
-            np.array(rounds[name], np.int64),
-            np.array(positions[name], np.int64),
-            np.array(values[name]).reshape(-1, len(names)),
-        )
-        for name in rounds
-    }
+
+    def values(column: Sequence[str]) -> Floats:
+        read = [[json.loads(text).get(one, nothing) for one in names] for text in column]
+        return np.array(read).reshape(-1, len(names))
+
+    owners, rounds, positions, told = _arrays(rows, NAMES, INTS, INTS, values)
+    of_rounds = Measurements(rounds, rounds, np.zeros(len(rounds)), positions, told)
+    return with_values(parts, _by_name(owners, of_rounds))
 
 
-def _told(
-    part: Trajectory, of_rounds: Said | None, measured: Said | None, n_covariates: int
-) -> Trajectory:
-    told = np.zeros((len(part.contexts), n_covariates))
-    if of_rounds is not None:
-        rounds, _, values = of_rounds
-        here = slice(*np.searchsorted(rounds, (part.first_round, part.last_round + 1)))
-        told[rounds[here] - part.first_round] = np.nan_to_num(values[here])
-    measurements = part.measurements
-    if measured is not None and len(measurements):
-        measurements = replace(measurements, covariates=_measured(measurements, *measured))
-    return replace(part, covariates=told, measurements=measurements)
-
-
-def _measured(rows: Measurements, rounds: Ints, positions: Ints, values: Floats) -> Floats:
+def _measured(parts: Parts, said: Parts) -> Floats:
     """Return what was measured with the rows, (n, n_covariates), NaN where nothing was.
 
     Where positions are not known, several values may have made a row: of each covariate the last
     one counts.
     """
-    found = np.full((len(rows), values.shape[1]), np.nan)
+    rows, given = parts.measurements, said.measurements
+    told, position = np.asarray(given.covariates), np.asarray(given.position)
+    found = np.full((len(rows), told.shape[1]), np.nan)
     if rows.position is not None:
-        at = np.minimum(np.searchsorted(positions, rows.position), len(positions) - 1)
-        is_said = positions[at] == rows.position
-        found[is_said] = values[at[is_said]]
+        order = np.argsort(position)
+        at = np.searchsorted(position[order], rows.position)
+        at = order[np.minimum(at, len(order) - 1)]
+        is_said = position[at] == rows.position
+        found[is_said] = told[at[is_said]]
         return found
-    at = np.minimum(np.searchsorted(rows.first, rounds), len(rows) - 1)
-    for i in np.flatnonzero(rows.first[at] == rounds).tolist():
-        found[at[i]] = np.where(np.isnan(values[i]), found[at[i]], values[i])
+    rounds, asked = parts.owner * WIDE + rows.first, said.owner * WIDE + given.first
+    at = np.minimum(np.searchsorted(rounds, asked), len(rows) - 1)
+    for i in np.flatnonzero(rounds[at] == asked).tolist():
+        found[at[i]] = np.where(np.isnan(told[i]), found[at[i]], told[i])
     return found

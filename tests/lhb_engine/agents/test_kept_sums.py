@@ -13,7 +13,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums
-from lhb_engine.history import FitWindow, History, Measurements
+from lhb_engine.history import FitWindow, History, Measurements, Parts, joined
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import draw_little
 from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
@@ -91,9 +91,9 @@ def read(past, window, measured, kept):
         latest = number > window.last - fit_past.LATEST
         stretch = (rows.first - 1) // stretch_of(HORIZON)
         beside = np.isin(stretch, stretch[new]) if past.levels else new
-        wanted = rows.chosen(new | latest | beside)
-        for first, last in wanted.needed_rounds(window.n_lags) if len(wanted) else []:
-            parts[f"{name}\0{first}"] = part.rounds(first, last, rows.between(first, last))
+        needed = needed_rounds(rows.chosen(new | latest | beside), window.n_lags)
+        every = np.ones(len(rows), bool)
+        parts |= Parts.of({name: part}).cut(*needed, every, is_split=True)
     return replace(whole, trajectories=parts)
 
 
@@ -257,22 +257,36 @@ def test_a_world_that_turns_is_noticed():
     assert agent.prediction.since_round > 1900
 
 
+def needed_rounds(rows, n_lags):
+    """The rounds that rows of one trajectory need, as ranges."""
+    return joined(np.zeros(len(rows), np.int64), *rows.needed_rounds(n_lags))
+
+
+def ranges(owner, first, last):
+    return list(zip(owner.tolist(), first.tolist(), last.tolist(), strict=True))
+
+
 def test_needed_rounds_are_what_rows_and_their_pairs_need():
     rows = Measurements(np.array([30, 5, 60]), np.array([30, 7, 60]), np.zeros(3))
-    assert rows.needed_rounds(10) == [(1, 10), (20, 31), (50, 61)]
-    assert Measurements.single(np.array([12, 20]), np.zeros(2)).needed_rounds(10) == [(2, 21)]
+    assert ranges(*needed_rounds(rows, 10)) == [(0, 1, 10), (0, 20, 31), (0, 50, 61)]
+    rows = Measurements.single(np.array([12, 20]), np.zeros(2))
+    assert ranges(*needed_rounds(rows, 10)) == [(0, 2, 21)]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_needed_rounds_are_joined_as_few_are(seed, monkeypatch):
+def test_ranges_of_many_trajectories_are_joined_as_those_of_each(seed):
     rng = np.random.default_rng(seed)
-    first = np.sort(rng.choice(30_000 if seed % 2 else 400, 200, replace=False)) + 1
+    owner = rng.integers(0, 5 if seed % 3 else 1, 200)
+    first = rng.integers(1, 30_000 if seed % 2 else 400, 200)
     last = first + rng.choice([0, 0, 0, 1, 30], 200)
-    rows = Measurements(first, last, np.zeros(200))
-    found = rows.needed_rounds(6)
-    monkeypatch.setattr("lhb_engine.history.MANY", 1000)
-    assert found == rows.needed_rounds(6)
-    assert all(type(edge) is int for pair in found for edge in pair)
+    expected = []
+    for i, start, stop in sorted(zip(*map(np.ndarray.tolist, (owner, first, last)), strict=True)):
+        before = expected[-1] if expected else (-1, 0, 0)
+        if before[0] == i and start <= before[2] + 1:
+            expected[-1] = i, before[1], max(before[2], stop)
+        else:
+            expected.append((i, start, stop))
+    assert ranges(*joined(owner, first, last)) == expected
 
 
 def test_the_latest_rounds_are_cut_alike_from_more_and_from_less():

@@ -9,6 +9,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.unknown_past import with_past
+from lhb_engine.history import Trajectory
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, history
 
@@ -68,7 +69,8 @@ def test_rows_and_moments_draw_the_same(kind):
 def test_a_part_of_a_trajectory_keeps_its_rounds():
     past = history(n=60)
     [part] = past.trajectories.values()
-    late = part.rounds(21, 60, part.measurements.between(40, 60))
+    rows = part.measurements.between(40, 60)
+    late = Trajectory(part.contexts[20:], rows, 21, part.numbering[20:])
     cut = replace(past, trajectories={"0": late})
     whole, some = align(with_past(past)).rows(40, 60), align(with_past(cut))
     shown = whole.number > 0

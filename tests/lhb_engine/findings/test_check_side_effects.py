@@ -71,7 +71,8 @@ def test_who_may_come_back_and_who_goes_on_in_another_part_has_not_left() -> Non
         rows.append(with_means(last, np.stack([last, -last])))
         at = (i + 1 + 80 * np.arange(10)).tolist()
         some |= {f"{i}": part(rows[:5], at[:5]), f"{i}\0more": part(rows[5:], at[5:], 6)}
-    some["nothing yet"] = replace(some["0"], contexts=np.zeros((0, DIM)), positions=None)
+    nothing = {"contexts": some["0"].contexts[:0], "covariates": some["0"].covariates[:0]}
+    some["nothing yet"] = replace(some["0"], **nothing, positions=None)
     assert [*stay(some, 800)] == [Unchecked(("trajectories_end",), "rows")]
     assert not [*stay(some, 4000)]  # a long time later: all had ten rounds
 

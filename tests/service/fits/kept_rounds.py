@@ -15,7 +15,7 @@ from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.rounds import history
-from service.rounds.history import PastByDecision, PastByTime
+from service.rounds.history import PastByDecision
 from service.session.records import KeptSumsRow
 from service.storage.reader import FOR_EVER
 from service.storage.transactions import Store
@@ -43,9 +43,8 @@ def low_limits(
     monkeypatch.setattr(history, "SLICE", 2)
     made = ServiceHarness(tmp_path, store)
     made.read = []  # type: ignore[attr-defined]
-    for kind in (PastByDecision, PastByTime):
-        counted = Counted(kind.recent, made.read)  # type: ignore[attr-defined]
-        monkeypatch.setattr(kind, "recent", lambda *args, read=counted: read(*args))
+    counted = Counted(PastByDecision.recent, made.read)  # type: ignore[attr-defined]
+    monkeypatch.setattr(PastByDecision, "recent", lambda *args: counted(*args))
     return made
 
 

@@ -63,6 +63,37 @@ def test_a_session_lives_on_sums(
 
 
 @pytest.mark.parametrize(
+    ("database_url", "delay"), [("sqlite", 0), *repeats(("sqlite", 90))], indirect=["database_url"]
+)
+def test_a_fit_of_a_fleet_looks_at_some_trajectories(
+    harness: ServiceHarness, database_url: str, delay: int
+) -> None:
+    """It reads twice the latest rounds for its checks, the lags before them included.
+
+    So does one whose latest rounds have no rewards yet.
+    """
+    harness.create(algorithm="anytime", dim=DIM, horizon=6, reward_wait_seconds=200)
+    world = World(harness, tuple(f"u{i:02}" for i in range(40)), database_url)
+    world.delay = delay
+    world.play(200)
+    n_from_rows = world.n_from_rows
+    world.play(220)
+    assert world.n_from_sums >= 4
+    assert world.n_from_rows == n_from_rows
+    session = harness.session
+    window = FitWindow(9, 1, session.n_rounds, 6, session.n_rounds)
+    known = Watermark(session.n_measurements, session.n_rounds, 0.0)
+    with harness.store.reader() as reader:
+        past = history.PastByDecision(reader, session, window, known)
+        found, whole = past.recent(session.n_measurements), past.whole()
+        assert replay_session(reader, session).differences == []
+    assert found.chosen is not None
+    assert whole.chosen == found.chosen
+    assert 3 < len(found.chosen) < 20
+    assert sum(len(part.contexts) for part in found.trajectories.values()) <= 2 * 64 + 10
+
+
+@pytest.mark.parametrize(
     ("database_url", "names"),
     [*repeats(("sqlite", ("",))), ("sqlite", ("", "a"))],
     indirect=["database_url"],

@@ -188,6 +188,21 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
 
 
 @pytest.mark.parametrize(
+    ("settings", "world"), [({**MADE, "default_reward": 0.25}, Defaults), (SUM, Sums)]
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_fleet_whose_rounds_time_closes_lives_on_sums(
+    harness: ServiceHarness, database_url: str, settings: dict[str, Any], world: type[World]
+) -> None:
+    """Fits look at the latest rounds of some trajectories."""
+    harness.create(algorithm="anytime", **settings, options=SHARED)
+    played = world(harness, tuple(f"u{i:02}" for i in range(40)), database_url)
+    played.play(240)
+    assert played.n_from_sums >= 3
+    check_replay(harness, played)
+
+
+@pytest.mark.parametrize(
     ("database_url", "settings", "world", "has_levels"),
     [
         ("sqlite", {**MADE, "default_reward": 0.25}, Defaults, True),

@@ -66,9 +66,7 @@ def backup(
     typer.echo(f"{file}: schema {contents.schema}, {sessions}, {size}")
 
 
-def restore(
-    file: Annotated[Path, typer.Argument(help="A file of `lhb backup`.")],
-) -> None:
+def restore(file: Annotated[Path, typer.Argument(help="A file of `lhb backup`.")]) -> None:
     """Fill the database of LHB_DATABASE_URL from a backup. It has to be empty.
 
     Example: LHB_DATABASE_URL=sqlite:///new.db lhb restore monday.lhb

@@ -11,8 +11,7 @@ SHARES = (0.5, 0.8, 0.9, 0.95)
 
 def plan(
     noise: Annotated[
-        float,
-        typer.Option(help="Standard deviation of a reward, whatever is chosen.", min=0),
+        float, typer.Option(help="Standard deviation of a reward, whatever is chosen.", min=0)
     ],
     effect: Annotated[
         float,

@@ -16,13 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
-from .answers import (
-    AlgorithmAnswer,
-    ItemAnswer,
-    NewWebhookAnswer,
-    SessionAnswer,
-    WebhookAnswer,
-)
+from .answers import AlgorithmAnswer, ItemAnswer, NewWebhookAnswer, SessionAnswer, WebhookAnswer
 from .connection import (
     Async,
     AsyncConnection,

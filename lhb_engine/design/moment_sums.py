@@ -148,20 +148,11 @@ def _followers(
     end = len(lags) * dim
     now = np.append(columns[:n_lags], end + np.arange(n_values))
     last = np.append(columns[np.searchsorted(lags, span) :], end + n_values + np.arange(n_values))
-    return (
-        products[np.ix_(now, now)],
-        products[np.ix_(last, last)],
-        products[np.ix_(now, last)],
-    )
+    return (products[np.ix_(now, now)], products[np.ix_(last, last)], products[np.ix_(now, last)])
 
 
 def _multiplied(
-    padded: Floats,
-    values: list[Floats],
-    at: list[Ints],
-    places: Ints,
-    n_lags: int,
-    lags: Ints,
+    padded: Floats, values: list[Floats], at: list[Ints], places: Ints, n_lags: int, lags: Ints
 ) -> Floats:
     """Return R'R of the rows R = [contexts at `lags`, values at `at`], multiplied out in blocks."""
     width = len(lags) * padded.shape[1] + sum(v.shape[1] for v in values)
@@ -195,11 +186,7 @@ def _of_runs(padded: Floats, values: Floats, later: Ints, n_lags: int) -> Floats
         here, there = slice(k, k + dim), slice(k + dim, m)
         out[there, here] = out[here, there].T
         if k + dim < m:
-            np.add(
-                out[here, k : m - dim],
-                change[here, k:],
-                out=out[k + dim : k + 2 * dim, there],
-            )
+            np.add(out[here, k : m - dim], change[here, k:], out=out[k + dim : k + 2 * dim, there])
     out[m:, :m] = first[:, dim:].transpose(1, 0, 2).reshape(-1, m)
     out[:m, m:] = out[m:, :m].T
     out[m:, m:] = left[:, dim:].T @ left[:, dim:]

@@ -86,8 +86,7 @@ def check_series(series: Series) -> Iterator[Finding]:
     level = series.without(line)
     if _is_trend(series, level, time):
         yield Finding(
-            "trend",
-            "Rewards grow or fall steadily, whatever is chosen: set the option `trend`.",
+            "trend", "Rewards grow or fall steadily, whatever is chosen: set the option `trend`."
         )
     rest = level
     period = _season(level)

@@ -20,11 +20,7 @@ class LeastSquares:
     """
 
     def __init__(
-        self,
-        design: LaggedDesign,
-        y: Floats,
-        fit_intercept: bool,
-        controls: Floats | None = None,
+        self, design: LaggedDesign, y: Floats, fit_intercept: bool, controls: Floats | None = None
     ) -> None:
         y = np.array(y, dtype=np.float64)
         if y.shape != (design.n_rows,) or design.n_rows == 0:

@@ -92,10 +92,7 @@ def _strict_lasso(design: LaggedDesign, y: Floats) -> Ints:
 
 
 def rank_one_errors(
-    design: LaggedDesign,
-    y: Floats,
-    lags: tuple[int, ...],
-    start: RankOne,
+    design: LaggedDesign, y: Floats, lags: tuple[int, ...], start: RankOne
 ) -> dict[str, Any] | None:
     """Refit y = sum_k w_k X_k theta + baseline on `lags` by alternating least squares from `start`.
 

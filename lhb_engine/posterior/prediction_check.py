@@ -219,11 +219,7 @@ class HeldOut(ABC):
         alarm = self.old.settled and ratio > limit
         if alarm:
             alarm = ratio > limit + DOUBT * self.doubt(*draws())
-        return {
-            "held_out_rows": self.n_rows,
-            "held_out_error": ratio,
-            "alarm": bool(alarm),
-        }
+        return {"held_out_rows": self.n_rows, "held_out_error": ratio, "alarm": bool(alarm)}
 
     def is_better_than(self, new: Predictor, by: float) -> bool:
         """Whether the old squared errors are below those of `new`, by docs/model.md (7.11).

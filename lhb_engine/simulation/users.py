@@ -57,13 +57,7 @@ class Visits:
 
     @classmethod
     def draw(
-        cls,
-        n_users: int,
-        mean: int,
-        law: str = "fixed",
-        *,
-        arriving: float = 1.0,
-        seed: int = 0,
+        cls, n_users: int, mean: int, law: str = "fixed", *, arriving: float = 1.0, seed: int = 0
     ) -> Self:
         """Draw users who arrive at random times, and their rounds, by a law of `user_lengths`.
 

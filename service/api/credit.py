@@ -66,10 +66,7 @@ def feature_answers(
 
 
 def credit_answers(
-    decisions: Sequence[DecisionRow],
-    estimate: dict[str, Any] | None,
-    reason: str,
-    passed: Ints,
+    decisions: Sequence[DecisionRow], estimate: dict[str, Any] | None, reason: str, passed: Ints
 ) -> list[dict[str, Any]]:
     """Return the members of `CreditAnswer` for each decision of one trajectory.
 

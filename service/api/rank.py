@@ -73,9 +73,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
     return await read_session(request, session_id, answer)
 
 
-def parse_rank(
-    body: bytes,
-) -> SlicedWork[tuple[Floats | NamedContexts, str, list[str] | None]]:
+def parse_rank(body: bytes) -> SlicedWork[tuple[Floats | NamedContexts, str, list[str] | None]]:
     """Parse the body of a ranking: its contexts, trajectory and arm ids."""
     fields = RANK.read(body)
     contexts = yield from read_contexts(fields["contexts"])

@@ -150,8 +150,7 @@ class RewardFields(Interval, total=False):
         EventId | None, Field(description="reward_id of the value that this one corrects")
     ]
     correct: Annotated[
-        bool | None,
-        Field(description="true: this corrects the value that the rounds have already"),
+        bool | None, Field(description="true: this corrects the value that the rounds have already")
     ]
     covariates: Annotated[
         GivenCovariates | None,

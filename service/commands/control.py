@@ -72,11 +72,7 @@ def refuse_if_control(uow: UnitOfWork, key: SessionKey) -> None:
 
 
 def control_arm(
-    uow: UnitOfWork,
-    agents: Agents,
-    key: SessionKey,
-    contexts: Floats | NamedContexts,
-    draw: Draw,
+    uow: UnitOfWork, agents: Agents, key: SessionKey, contexts: Floats | NamedContexts, draw: Draw
 ) -> int:
     """Return the arm that a session's estimate scores best; without an estimate, any arm.
 

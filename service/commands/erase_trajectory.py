@@ -28,10 +28,7 @@ class Erased(NamedTuple):
 
 @session_command
 def erase_slice(
-    uow: UnitOfWork,
-    key: SessionKey,
-    done: Erased | None = None,
-    abandoned_by: str | None = None,
+    uow: UnitOfWork, key: SessionKey, done: Erased | None = None, abandoned_by: str | None = None
 ) -> Erased | None:
     """Erase some hidden rows of a session, and their note with the last of them.
 

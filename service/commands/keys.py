@@ -14,11 +14,7 @@ PREFIX = "lhb_"
 
 
 def new_key(
-    tenant: str,
-    label: str,
-    now: float,
-    role: str = "writer",
-    expires_at: float | None = None,
+    tenant: str, label: str, now: float, role: str = "writer", expires_at: float | None = None
 ) -> tuple[str, ApiKey]:
     """Make a key, and the row to store, with its digest; the key itself is stored nowhere.
 

@@ -17,12 +17,7 @@ from service.fits.when_due import after_measurement, begin_rounds, fit_now, is_b
 from service.rounds.closing import closing_of
 from service.rounds.events import apply
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import (
-    field_of_rounds,
-    late_place,
-    of_trajectory,
-    refuse_given_up,
-)
+from service.rounds.reward_rounds import field_of_rounds, late_place, of_trajectory, refuse_given_up
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow

@@ -256,11 +256,7 @@ def start_sharing(rates: RateLimit, settings: Settings) -> "SharedRates | None":
 
 
 def open_fits(
-    settings: Settings,
-    agents: Agents,
-    store: Store,
-    metrics: Metrics,
-    processes: type[Processes],
+    settings: Settings, agents: Agents, store: Store, metrics: Metrics, processes: type[Processes]
 ) -> "FitPool | FitSignals":
     """Create this server's own fitting processes, or on PostgreSQL the listener to workers."""
     if is_sqlite(settings.database_url):

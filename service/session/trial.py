@@ -35,8 +35,7 @@ class ControlSession(TypedDict):
 
 Share = Annotated[float, Field(gt=0, lt=1, description="of trajectories that are in control")]
 PlannedRounds = Annotated[
-    Ordinal,
-    Field(description="measured rounds at which the interval of lift is to be narrowest"),
+    Ordinal, Field(description="measured rounds at which the interval of lift is to be narrowest")
 ]
 
 
@@ -137,11 +136,7 @@ class Trial:
         """Return the trial with a comparison that begins now; numbers as in `changed`."""
         until = None if n_slots is None or self.mode == "live" else max(n_slots - 1, 0)
         return replace(
-            self,
-            since=n_rounds,
-            since_reward=n_rewards,
-            since_slot=n_slots or 0,
-            until_slot=until,
+            self, since=n_rounds, since_reward=n_rewards, since_slot=n_slots or 0, until_slot=until
         )
 
     def tripped(self, n_slots: int | None) -> "Trial":

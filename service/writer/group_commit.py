@@ -371,9 +371,7 @@ class Clock:
     """
 
     def __init__(
-        self,
-        system: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
+        self, system: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
     ) -> None:
         self._system, self._steady = system, steady
         self._lock = threading.Lock()

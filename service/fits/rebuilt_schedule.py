@@ -71,12 +71,10 @@ class Windows:
         """
         timeline = timeline_of(session)
         n, changes = timeline.n_begun(session), session.changes.changes
-        times = rounds.at, rounds.received, rounds.lasts
-        since, visited = timeline.visited(after, session.reward_wait_seconds, *times)
+        since, visited = timeline.visited(session, after, rounds.at, rounds.received, rounds.lasts)
         options = [*(change.options for change in changes), session.options]
         ends = [timeline.begun_by(one.after, rounds.begun_at(one.after)) for one in changes]
-        windows: list[FitWindow] = []
-        begun = 0
+        windows, begun = list[FitWindow](), 0
         for revision, end in enumerate([*ends, n]):
             is_copy = revision > 0 and options[revision] == options[revision - 1]
             windows = [window for window in windows if window.due <= begun and not is_copy]

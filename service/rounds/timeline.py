@@ -92,12 +92,12 @@ class ByDecision:
         return due
 
     def visited(
-        self, after: int, wait: float, times: Floats, received: Floats, lasts: Ints
+        self, session: SessionRow, after: int, times: Floats, received: Floats, lasts: Ints
     ) -> tuple[int, list[int]]:
         """Return after which round windows that are not done are due, and what `n_begun` was since.
 
-        They wait `wait` seconds, or are due after round `after`. `times` are those of decisions,
-        `received` those of values, `lasts` their last rounds. No numbers: all that there are.
+        All are, of those due after `after`, where there are no numbers. `times` are of decisions,
+        `received` those of values, `lasts` their last rounds.
         """
         return after, []
 
@@ -296,14 +296,17 @@ class BySlot:
         return max(due, n_begun - 1)
 
     def visited(
-        self, after: int, wait: float, times: Floats, received: Floats, lasts: Ints
+        self, session: SessionRow, after: int, times: Floats, received: Floats, lasts: Ints
     ) -> tuple[int, list[int]]:
-        """Return the slots of decisions, and those after totals, from the last `wait` seconds."""
+        """Return the slots of decisions, and those after totals, as long as windows wait."""
         at = np.concatenate([[0.0], times, received])
         begun = np.concatenate([[0], self.clock.slots.at_each(times), lasts + 1])
         order = np.argsort(at, kind="stable")
         at, begun = at[order], np.maximum.accumulate(begun[order])
-        before = np.searchsorted(at, at[np.argmax(begun)] - wait, "right") - 1
+        if begun[-1] < session.schedule.n_slots:  # who began the latest slot is erased
+            return session.schedule.n_slots - 1, []
+        latest = at[np.argmax(begun)] - session.reward_wait_seconds
+        before = np.searchsorted(at, latest, "right") - 1
         found: list[int] = np.unique(begun[max(0, before) :]).tolist()
         return found[0] - 1, found
 

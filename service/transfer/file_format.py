@@ -18,12 +18,7 @@ from pydantic_core import to_json
 
 from service.lift.steps import sums_in_force, units_of
 from service.session.kept_contexts import unpack
-from service.session.records import (
-    PARTS,
-    DecisionRow,
-    MeasurementRow,
-    SessionRow,
-)
+from service.session.records import PARTS, DecisionRow, MeasurementRow, SessionRow
 from service.session.rules import has_only_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader

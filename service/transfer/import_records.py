@@ -122,18 +122,9 @@ DECISION = _record_of(
     covariates=GivenCovariates | None,
 )
 MEASUREMENT = _record_of(
-    "measurement",
-    MeasurementRow,
-    covariates=GivenCovariates | None,
-    late=NotRequired[Ordinal],
+    "measurement", MeasurementRow, covariates=GivenCovariates | None, late=NotRequired[Ordinal]
 )
-SUMS = _record_of(
-    "sums",
-    KeptSumsRow,
-    settled=Text,
-    seen=Text | None,
-    anew=NotRequired[Count],
-)
+SUMS = _record_of("sums", KeptSumsRow, settled=Text, seen=Text | None, anew=NotRequired[Count])
 SLOTS = _record_of("slots", SlotSumsRow, sums=Text)
 LIFT = _record(
     "lift",

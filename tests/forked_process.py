@@ -3,6 +3,7 @@
 A new interpreter takes a second of CPU to import them, and tests start hundreds of processes.
 """
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -11,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, reduction
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import IO, Any
@@ -26,6 +27,7 @@ LOADED = (
     *("lhb_engine.findings.all_checks", "lhb_engine.posterior.profile_posterior", "scipy.sparse"),
 )
 FORKS.set_forkserver_preload(list(LOADED))
+_received: Any = reduction.recvfds  # type: ignore[attr-defined]
 LHB = "import sys; sys.argv = ['lhb', *{arguments!r}]; from clients.cli.main import main; main()"
 
 
@@ -118,6 +120,21 @@ def lhb_text(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     done = run_lhb(*arguments, **environment)
     output = done.stdout.decode(), done.stderr.decode()
     return subprocess.CompletedProcess(arguments, done.returncode, *output)
+
+
+def _files_received(asks: Any, most: int) -> list[int]:
+    """Receive the files of a process to fork; a server that is killed while it asks gets none.
+
+    Its end would end who forks, too, and with that all others' exit codes.
+    """
+    try:
+        files: list[int] = _received(asks, most)
+        return files
+    except EOFError:
+        raise OSError(errno.ECONNABORTED, "who asked is gone") from None
+
+
+reduction.recvfds = _files_received  # type: ignore[attr-defined]
 
 
 def _run(

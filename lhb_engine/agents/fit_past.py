@@ -128,7 +128,7 @@ class Part:
         effects = found.effects[1 : 1 + n]
         parts = np.split(rows.covariates[is_row, :n] * effects, np.cumsum(groups)[:-1], 1)
         variance = float(rows.y[is_row].var())
-        shares = [float(part.sum(axis=1).var()) / variance for part in parts]
+        shares = [float(part.sum(axis=1).var()) / variance if variance else 0.0 for part in parts]
         return {
             "values": effects.tolist(),
             "included": found.included[1 : 1 + len(groups)].tolist(),

@@ -238,6 +238,17 @@ def test_from_sums_and_from_rows_agree(kind):
     assert (np.abs(np.log(widths[0] / widths[1])) < 0.25).all()
 
 
+def test_where_the_latest_rewards_are_equal_covariates_have_no_share_of_their_variance():
+    past, _ = played("one")
+    [part] = past.trajectories.values()
+    rows = part.measurements
+    silent = replace(rows, value=np.where(rows.first > 1200, 0.0, rows.value))
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, seasonality=[{"period": 7}])
+    whole = History(DIM, {"0": replace(part, measurements=silent)})
+    found = agent.fit(whole.over(FitWindow(1, 1, 1600, HORIZON, 1600)))
+    assert found.effects["share"][0] == 0.0
+
+
 def test_a_world_that_turns_is_noticed():
     """Sums know of an alarm, and of the window after it."""
     past, _ = played("one", n=3000)

@@ -385,7 +385,6 @@ class AnytimeFit:
                 baseline=self.baseline,
                 groups=self.options.profile_groups,
             )
-        light = self._forms.rule_out_shared and due == self.window.due  # not for D of (7.12)
         return rank_one_posterior(
             rows,
             seed=[8, due],
@@ -394,7 +393,7 @@ class AnytimeFit:
             signed=self.options.signed,
             past=None if self.options.zero_start else 1.0 / self.units.contexts,
             baseline=self.baseline,
-            settings=replace(self.settings, smooth_chains=0) if light else self.settings,
+            settings=self.settings,
         )
 
     def _old_draws(self) -> tuple[Floats, Floats]:

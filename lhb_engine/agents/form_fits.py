@@ -172,12 +172,6 @@ class FormFits:
         may_hold = any(not form.is_worse_than(self.known[SHARED]) for form in own)
         return self.in_use != SHARED or may_hold
 
-    @property
-    def rule_out_shared(self) -> bool:
-        """Whether another form decides, and shared profiles clearly predict worse than it."""
-        used = self.known.get(self.in_use)
-        return used is not None and self.known[SHARED].is_worse_than(used)
-
     def old(self, form: LagForm) -> Predictor | None:
         """Return the prediction of a form that the installed estimate's fit found, if it did."""
         old = self.prediction

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.profile_worlds import Clickbait
-from lhb_engine.agents import ALGORITHMS, anytime_fit, make_agent
+from lhb_engine.agents import ALGORITHMS, make_agent
 from lhb_engine.agents.base import OptionError
 from lhb_engine.agents.form_fits import SURE, WORSE, FormFits, KnownForm, best_form
 from lhb_engine.design.aligned_rounds import align
@@ -139,30 +139,6 @@ def test_a_form_that_clearly_predicts_worse_rests():
     assert fitted(200, smooth=doubtful, sparse=worse) == (["smooth"], {"sparse", "smooth"})
     # after an alarm fits may have fewer rows
     assert fitted(90, smooth=worse) == (["smooth"], {"smooth"})
-
-
-@pytest.mark.parametrize(
-    ("excess", "used", "ruled_out"),
-    [(-WORSE - 0.01, "smooth", True), (-WORSE + 0.01, "smooth", False), (-9.0, "shared", False)],
-)
-def test_shared_profiles_are_ruled_out_by_a_form_that_decides(excess, used, ruled_out):
-    forms = {"shared": known(), "smooth": known(excess=excess, variance=1.0)}
-    assert FormFits(forms, used, None, DIM).rule_out_shared == ruled_out
-    assert not FormFits({}, used, None, DIM).rule_out_shared
-
-
-@pytest.mark.parametrize("kind", [LongHorizonEnvironment, Clickbait])
-def test_shared_profiles_that_are_ruled_out_have_no_smooth_chains(kind, monkeypatch):
-    """They are only compared with."""
-    asked, true = [], anytime_fit.rank_one_posterior
-
-    def counted(*args, settings, **options):
-        asked.append(settings.smooth_chains)
-        return true(*args, settings=settings, **options)
-
-    monkeypatch.setattr(anytime_fit, "rank_one_posterior", counted)
-    simulate("anytime", world_of(kind), n_rounds=60, seed=3)
-    assert set(asked) == ({0, 8} if kind is Clickbait else {8})
 
 
 def test_shared_profiles_come_back_as_theta_and_lag_weights():
@@ -344,6 +320,6 @@ def test_where_the_guard_refuses_another_form_the_installed_one_is_fitted():
 
     simulate(agent, world, n_rounds=103, seed=3, run_fit=fit)
     before, last = list(found.values())[-2:]
-    other = {"smooth": "sparse", "sparse": "smooth"}[before.form]
-    assert last.form == before.form
-    assert last.forms[other]["excess"] > 1e5
+    assert before.form == "sparse"
+    assert last.form == "sparse"
+    assert last.forms["smooth"]["excess"] > 1e5

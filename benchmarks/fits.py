@@ -94,7 +94,7 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
         agent.install(replace(old, n_rows=half, last_round=half, intercept=0.0))
         latest, window = align(history.since(n_rows - LATEST + 1)), history.window
         assert window is not None
-        past = partial(SummedPast, agent, window, latest, sums)
+        past = partial(SummedPast, agent, window, latest, sums, None)
         whole = _timed(lambda: _direction(AnytimeFit(agent, past()).estimate()), 3)[0]
     seconds, found = _timed(lambda: fit(moments), 3)
     return {

@@ -22,7 +22,7 @@ Spans = Mapping[str, tuple[int, int]]  # first and last round of some in each tr
 # they find the same with sums and without
 LATEST = 2**15
 LEAST_ROWS = 4  # of a fit
-MOST_READ = 2  # times the latest rounds: those that are read for these, the lags before included
+MOST_READ = 8  # times the latest rounds: those that are read for these, the lags before included
 WIDE = 2**40  # more than the rounds of a trajectory: rounds of several are in one order
 
 
@@ -68,8 +68,8 @@ def latest_keys(spans: Spans, n_lags: int, most: int) -> frozenset[str] | None:
     """Return the trajectories that a fit takes its latest rows from; None: all of them.
 
     `spans` are their first and last rounds. These, and twice the lags before each, are `most`
-    rounds at most, or those of one trajectory. Which ones says a hash of the key: the chance is in
-    proportion to the share of rows in what is read.
+    rounds at most, or those of one trajectory where each alone is more. Which ones says a hash of the
+    key: the chance is in proportion to the share of rows in what is read.
     """
     names = sorted(spans)
     first, last = np.array([spans[name] for name in names], np.int64).reshape(-1, 2).T
@@ -78,7 +78,8 @@ def latest_keys(spans: Spans, n_lags: int, most: int) -> frozenset[str] | None:
         return None
     words = (blake2b(name.encode(), digest_size=8, person=b"lhb1:latest") for name in names)
     drawn = np.array([int.from_bytes(word.digest(), "little") * 2.0**-64 for word in words])
-    order = np.argsort(drawn * n_read / (last - first + 1), kind="stable")
+    late = np.where(n_read > most, np.inf, drawn * n_read / (last - first + 1))
+    order = np.argsort(late, kind="stable")
     n = max(1, int(np.searchsorted(np.cumsum(n_read[order]), most, "right")))
     return frozenset(names[i] for i in order[:n].tolist())
 

@@ -282,9 +282,8 @@ class Anytime(Agent):
                 raise NeedsAllRows
             past = RowsPast(self, window, align(history))
             return AnytimeFit(self, past, [*history.sets.values()]).estimate(), None
-        latest, sums = found
-        past = SummedPast(self, window, latest, sums)
-        return AnytimeFit(self, past, [*history.sets.values()]).estimate(), sums
+        past = SummedPast(self, window, *found)
+        return AnytimeFit(self, past, [*history.sets.values()]).estimate(), found[1]
 
     def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""

@@ -269,12 +269,17 @@ class RowsPast:
 class SummedPast(RowsPast):
     """As many numbers however many rows there are.
 
-    `rows` are the latest rows, of all rounds of the session; `sums` those of the rows that count,
-    from round `sums.kept.first` on.
+    `rows` are the latest rows, of all rounds of the session, or those of some trajectories in its
+    `n_latest` rounds; `sums` those of the rows that count, from round `sums.kept.first` on.
     """
 
     def __init__(
-        self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, sums: SessionSums
+        self,
+        agent: "Anytime",
+        window: FitWindow,
+        rows: AlignedRounds,
+        sums: SessionSums,
+        n_latest: int | None,
     ) -> None:
         total = sums.total
         square = np.sqrt(np.diag(total.rows.gram) / max(total.n_rows, 1))
@@ -283,6 +288,7 @@ class SummedPast(RowsPast):
         super().__init__(agent, window, rows, units)
         self.first = sums.kept.first
         self.rows = self.rows.rows(self.first, window.last)
+        self._n_latest = n_latest or self.rows.n_rows
         self.total = self._counted(total)
         self._after = sums.later and self._counted(sums.later)
         self._used = sums.seen and self._counted(sums.seen)
@@ -330,8 +336,7 @@ class SummedPast(RowsPast):
         trajectories have levels, all rows are those of the installed estimate's fit.
         """
         assert self.prediction is not None
-        last = self.window.last
-        begin = max(self.first, last - self.rows.n_rows + 1)
+        begin = max(self.first, self.window.last - self._n_latest + 1)
         if not self.rows.shares_rounds:
             begin = max(begin, int(self.rows.number[self.rows.number > 0].min()))
         cut = self._cut(max(self.prediction.last_round, begin - 1))
@@ -399,10 +404,11 @@ def _counted(agent: Agent, measured: int | None) -> tuple[int, Seen | None]:
 
 def sums_of(
     agent: "Anytime", history: History, kept: KeptSums | None
-) -> tuple[AlignedRounds, SessionSums] | None:
+) -> tuple[AlignedRounds, SessionSums, int | None] | None:
     """Return the latest rows and the sums of all; None if the rounds, or the latest rows, are few.
 
-    It is None, too, where squares are more than a float holds, or those of all contexts, or of all
+    Where the rows are of some trajectories, it is with the number of the latest rounds. It is None,
+    too, where squares are more than a float holds, or those of all contexts, or of all
     rewards, less. `history` has a window; the agent is not changed.
     """
     window = history.window
@@ -424,4 +430,4 @@ def sums_of(
         return None
     is_lost = total.square < TINY and found.y.any()
     is_lost |= np.trace(total.gram) < TINY and found.contexts.any()
-    return None if is_lost else (found, sums)
+    return None if is_lost else (found, sums, None if history.chosen is None else LATEST)

@@ -120,6 +120,13 @@ def test_a_long_trajectory_beside_a_fleet_is_read():
     assert latest_keys({"a": (1, 1000)}, 8, 99) == {"a"}
 
 
+def test_a_trajectory_that_is_too_much_to_read_leaves_room_for_the_others():
+    fleet = {f"u{i}": (20, 20) for i in range(4000)}
+    found = latest_keys({**fleet, "pool": (1, 70_000)}, 8, 65_536)
+    assert "pool" not in found
+    assert len(found) == 65_536 // 17
+
+
 def test_chances_are_in_proportion_to_rows_in_what_is_read():
     busy = {f"busy{i}": (101, 116) for i in range(3000)}  # 16 of 32 rounds are rows
     quiet = {f"quiet{i}": (101, 101) for i in range(3000)}  # 1 of 17

@@ -268,6 +268,22 @@ def test_a_world_that_turns_is_noticed():
     assert agent.prediction.since_round > 1900
 
 
+def test_where_the_latest_rows_are_of_some_trajectories_windows_begin_in_all_their_rounds():
+    past, _ = played("users")
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    agent.install(agent.fit(past.over(FitWindow(1, 1, 1400, HORIZON, 1400))))
+    window = FitWindow(2, 1, 1600, HORIZON, 1600)
+    whole = agent.told(past.over(window))
+    some = replace(whole, chosen=frozenset([*whole.trajectories][-15::2]))
+
+    def earliest(history):
+        found = fit_past.sums_of(agent, history, None)
+        _, parts = fit_past.SummedPast(agent, window, *found).earlier_parts(1)
+        return min(start for start in parts if start > 1)
+
+    assert earliest(whole) == earliest(some) == 1302
+
+
 def needed_rounds(rows, n_lags):
     """The rounds that rows of one trajectory need, as ranges."""
     return joined(np.zeros(len(rows), np.int64), *rows.needed_rounds(n_lags))

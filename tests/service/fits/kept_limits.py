@@ -2,6 +2,7 @@
 
 import pytest
 
+import lhb_engine.history
 import service.fits.prepared_fit
 import service.rounds.retention
 from lhb_engine import context_sets
@@ -26,5 +27,7 @@ def keep_sums_from(monkeypatch: pytest.MonkeyPatch, latest: int, grain: int = 16
     """Fits go on from sums where there are more than `latest` rounds or slots."""
     for module in READERS:
         monkeypatch.setattr(module, "LATEST", latest)
+    for module in (history, lhb_engine.history):
+        monkeypatch.setattr(module, "MOST_READ", 2)
     monkeypatch.setattr(context_sets, "MOST_APART", max(1, latest // context_sets.MOST))
     monkeypatch.setattr(moment_sums, "GRAIN", grain)

@@ -68,8 +68,8 @@ def latest_keys(spans: Spans, n_lags: int, most: int) -> frozenset[str] | None:
     """Return the trajectories that a fit takes its latest rows from; None: all of them.
 
     `spans` are their first and last rounds. These, and twice the lags before each, are `most`
-    rounds at most, or those of one trajectory where each alone is more. Which ones says a hash of the
-    key: the chance is in proportion to the share of rows in what is read.
+    rounds at most, or those of one trajectory where each alone is more. Which ones says a hash of
+    the key: the chance is in proportion to the share of rows in what is read.
     """
     names = sorted(spans)
     first, last = np.array([spans[name] for name in names], np.int64).reshape(-1, 2).T

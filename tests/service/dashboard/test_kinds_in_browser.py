@@ -99,6 +99,7 @@ def test_levels_and_covariates_are_said_in_units_of_reward(page: Page, url: str)
     assert f"differ in level by {levels['spread']:.3g} (" in said
     assert f"interval {low:.3g} to {high:.3g})" in said
     effects = page.get_by_role("table", name="Effects that do not depend on what is chosen")
+    effects.wait_for()
     name, adds, *_ = effects.locator("tbody tr").first.inner_text().split("\t")
     assert name == "noise"
     assert abs(float(adds) - 3) < 0.1
@@ -134,6 +135,7 @@ def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) 
     assert abs(sums[1] + 0.5) < 0.3
     assert "Bands: 95% intervals." in profiles.inner_text()
     by_feature = page.get_by_role("table", name="Credit by feature").locator("tbody tr")
+    by_feature.last.wait_for()  # cells of a table that is not shown yet have no tabs between them
     rows = [row.split("\t") for row in by_feature.all_inner_texts()]
     assert [row[0] for row in rows] == ["depth", "clickbait"]
     assert abs(float(rows[1][1].split()[0]) + 0.5) < 0.3  # one more of it

@@ -202,6 +202,7 @@ async def test_a_fit_without_idle_time_is_begun_anew(serve: Serve) -> None:
         assert tries(client) == 1
 
 
+@pytest.mark.slow  # it waits for idle time thrice
 async def test_where_one_fit_found_no_idle_time_others_do_not_look(serve: Serve) -> None:
     async with serve(fit_attempts=1, fit_idle_seconds=5.0) as client:
         client.fits.job = starved_fit

@@ -23,7 +23,7 @@ Spans = Mapping[str, tuple[int, int]]  # first and last round of some in each tr
 LATEST = 2**15
 LEAST_ROWS = 4  # of a fit
 MOST_READ = 8  # times the latest rounds: those that are read for these, the lags before included
-WIDE = 2**40  # more than the rounds of a trajectory: rounds of several are in one order
+MOST_ROUNDS = 2**36  # more than a trajectory has: n of these and a round order rounds of several
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class FitWindow:
 
 def joined(owner: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints, Ints]:
     """Return ranges of rounds in order of owners, those that overlap or touch as one."""
-    order = np.argsort(owner * WIDE + first, kind="stable")
-    owner, start, stop = owner[order], first[order], (owner * WIDE + last)[order]
+    order = np.argsort(owner * MOST_ROUNDS + first, kind="stable")
+    owner, start, stop = owner[order], first[order], (owner * MOST_ROUNDS + last)[order]
     reach = np.maximum.accumulate(stop)
-    begins = np.append(True, owner[1:] * WIDE + start[1:] > reach[:-1] + 1)[: len(order)]
+    begins = np.append(True, owner[1:] * MOST_ROUNDS + start[1:] > reach[:-1] + 1)[: len(order)]
     ends = np.append(begins[1:], True)[: len(order)]
-    return owner[begins], start[begins], reach[ends] - owner[ends] * WIDE
+    return owner[begins], start[begins], reach[ends] - owner[ends] * MOST_ROUNDS
 
 
 def one_array(arrays: list[Any]) -> Any:
@@ -311,7 +311,7 @@ def placed(of: Ints, first: Ints, lengths: Ints, owner: Ints, rows: Measurements
     """
     if not len(of):
         return np.full(len(rows), -1)
-    at = np.searchsorted(of * WIDE + first, owner * WIDE + rows.first, "right") - 1
+    at = np.searchsorted(of * MOST_ROUNDS + first, owner * MOST_ROUNDS + rows.first, "right") - 1
     there = (at >= 0) & (of[at] == owner) & (rows.first >= first[at])
     return np.where(there & (rows.last < (first + lengths)[at]), at, -1)
 
@@ -429,7 +429,7 @@ class History:
         return replace(self, trajectories=parts.cut(of, first, last, kept, is_split=True))
 
     def of_chosen(self) -> Parts:
-        """Return the trajectories whose rows are the latest ones alone."""
+        """Return the trajectories that the latest rows are of; all, if none were drawn."""
         parts = Parts.of(self.trajectories)
         if self.chosen is None:
             return parts
@@ -437,7 +437,7 @@ class History:
         return parts.some(np.array([key in self.chosen for key in keys], bool)[number])
 
     def choosing(self, n: int) -> "History":
-        """Return the history of a fit, given all rounds, with those that its last n rows are of."""
+        """Return the history with the trajectories that its last n rounds are of."""
         assert self.window is not None
         if self.window.last <= n or self.latest_after is not None or not self.trajectories:
             return self

@@ -405,11 +405,11 @@ def _counted(agent: Agent, measured: int | None) -> tuple[int, Seen | None]:
 def sums_of(
     agent: "Anytime", history: History, kept: KeptSums | None
 ) -> tuple[AlignedRounds, SessionSums, int | None] | None:
-    """Return the latest rows and the sums of all; None if the rounds, or the latest rows, are few.
+    """Return the latest rows, the sums of all, and the number of the latest rounds.
 
-    Where the rows are of some trajectories, it is with the number of the latest rounds. It is None,
-    too, where squares are more than a float holds, or those of all contexts, or of all
-    rewards, less. `history` has a window; the agent is not changed.
+    The number is None where the rows are those of all trajectories. There are no sums where the
+    rounds, or the latest rows, are few, and where no float holds the squares. `history` has a
+    window; the agent is not changed.
     """
     window = history.window
     assert window is not None

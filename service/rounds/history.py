@@ -212,7 +212,7 @@ class PastByDecision(StoredPast):
 
         It has the window's latest rounds with twice the lags before them, as checks look at these;
         where hardly any of these is measured, it also has the measurements that came last. Where
-        that is too much to read, it is so of some trajectories.
+        these rounds are too many to read, it has those of some trajectories alone.
         """
         place = n_settled, self._n_positions
         wanted = self._with_levels(self._after(*place), stretches)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import (
+    MOST_ROUNDS,
     NO_INTS,
     NONE,
-    WIDE,
     Flags,
     Floats,
     History,
@@ -314,7 +314,7 @@ def _measured(parts: Parts, said: Parts) -> Floats:
         is_said = position[at] == rows.position
         found[is_said] = told[at[is_said]]
         return found
-    rounds, asked = parts.owner * WIDE + rows.first, said.owner * WIDE + given.first
+    rounds, asked = parts.owner * MOST_ROUNDS + rows.first, said.owner * MOST_ROUNDS + given.first
     at = np.minimum(np.searchsorted(rounds, asked), len(rows) - 1)
     for i in np.flatnonzero(rounds[at] == asked).tolist():
         found[at[i]] = np.where(np.isnan(told[i]), found[at[i]], told[i])

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Required
 
 import structlog
-from fastapi import Request, Response
 from msgspec import Meta, MsgspecError, Raw, Struct
 from msgspec.json import Decoder, encode
 from pydantic import Field, ValidationError, with_config
@@ -37,7 +36,7 @@ from service.api.decisions import (
 from service.api.request_bodies import BatchItem
 from service.api.rewards import ReceiveParts, made_receive, receive_parts
 from service.api.routes import Routes
-from service.api.runtime import Service, service_of, tenant_of
+from service.api.runtime import Service
 from service.api.session_names import find_ids
 from service.base.field_types import STRICT, Key
 from service.base.logs import REQUEST_ID, log_failure
@@ -78,10 +77,16 @@ RAW_ITEMS = Decoder(_RawItems)
 BATCH_ITEM = BodyParser(BatchItem, is_hot=True)
 
 
-async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
-    """Serve a `BatchBody`. Accepted items are durable on return.
+@router.hot(
+    "POST /v1/batch", "Send decisions and rewards of many sessions", BatchAnswer, body=BATCH
+)
+async def post_batch(
+    service: Service, tenant: str, _session: str, body: bytes
+) -> tuple[int, bytes]:
+    """Run all items, in their order.
 
-    The status is 200, also when items are refused: each item of a `BatchAnswer` has its own.
+    Every item has the status and the answer that its own route would give. Behind a decision that
+    waits for a fit the later items of its session wait, too.
     """
     slices = service.loop_slices
     items = await service.parsed(tenant, parse_batch, body)
@@ -256,17 +261,3 @@ def _answer(outcome: Any) -> dict[str, Any]:
     elif problem.status >= 500:
         log_failure(problem, request_id, "/v1/batch")
     return {"status": problem.status, "problem": problem.to_json()}
-
-
-@router.serve(
-    "POST /v1/batch", "Send decisions and rewards of many sessions", BatchAnswer, body=BATCH
-)
-async def post_batch(request: Request) -> Response:
-    """Run all items, in their order.
-
-    Every item has the status and the answer that its own route would give. Behind a decision that
-    waits for a fit the later items of its session wait, too.
-    """
-    service, body = service_of(request), await request.body()
-    status, answer = await run_batch(service, tenant_of(request), "", body)
-    return Response(answer, status, media_type="application/json")

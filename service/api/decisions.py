@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import Query, Request, Response
+from fastapi import Query
 from msgspec.json import encode
 
 from clients.sdk.answers import DecisionAnswer, VoidAnswer
@@ -12,8 +12,8 @@ from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts, read_contexts_at_once
 from service.api.request_bodies import DecisionBody
 from service.api.rewards import read_rewards
-from service.api.routes import SESSION, Routes, json_response
-from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
+from service.api.routes import SESSION, Call, Routes
+from service.api.runtime import READ_AT_ONCE_BYTES, Service
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
@@ -138,10 +138,16 @@ def decision_answer(decision: DecisionRow) -> dict[str, Any]:
     return answer
 
 
-async def decide(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
-    """Serve a decision body: 201, or 200 for a known event id. The decision is durable on return.
+@router.hot("POST /decisions", "Take a decision", DecisionAnswer, 201, 200, 409, body=DECISION)
+async def post_decision(
+    service: Service, tenant: str, session_id: str, body: bytes
+) -> tuple[int, bytes]:
+    """Choose one of K arms. With an `event_id`, a repeat gets the first answer again (200).
 
-    In a session with refit "blocking" it waits for a due fit; it holds no transaction meanwhile.
+    `rewards` are stored first, all or nothing. In a session with refit "blocking", the decision
+    then waits for a fit that is due. After 30 s the answer is 503 `fit_pending`: no round was begun
+    and the event id is free, but the rewards are stored, since they may be what made the fit due.
+    Sending the same body again counts no reward twice and waits for the same fit.
     """
     if len(body) <= READ_AT_ONCE_BYTES:
         command = read_decision(service, tenant, session_id, DECISION.read(body))
@@ -180,21 +186,6 @@ async def wait_and_take(
     return taken
 
 
-@router.serve("POST /decisions", "Take a decision", DecisionAnswer, 201, 200, 409, body=DECISION)
-async def post_decision(session_id: str, request: Request) -> Response:
-    """Choose one of K arms. With an `event_id`, a repeat gets the first answer again (200).
-
-    `rewards` are stored first, all or nothing. In a session with refit "blocking", the decision
-    then waits for a fit that is due. After 30 s the answer is 503 `fit_pending`: no round was begun
-    and the event id is free, but the rewards are stored, since they may be what made the fit due.
-    Sending the same body again counts no reward twice and waits for the same fit.
-    """
-    status, answer = await decide(
-        service_of(request), tenant_of(request), session_id, await request.body()
-    )
-    return Response(answer, status, media_type="application/json")
-
-
 @router.read(
     "/decisions/{event_id:text}", "Read a decision as it was first answered", DecisionAnswer
 )
@@ -213,21 +204,18 @@ def get_decision(
     "POST /decisions/{event_id:text}/void", "Void a decision that was never shown", VoidAnswer, 409
 )
 async def post_void(
-    session_id: str, event_id: str, request: Request, trajectory: str = TRAJECTORY
-) -> Response:
+    call: Call, session_id: str, event_id: str, trajectory: str = TRAJECTORY
+) -> dict[str, Any]:
     """Take the decision out of what the next fits read: its round counts as one without action.
 
     The round stays, and so do its rewards: they are of earlier decisions. A repeat gets the first
     answer. This cannot be undone.
     """
-    if (await request.body()).strip() not in (b"", b"{}"):
-        raise Problem(ProblemCode.UNKNOWN_FIELD, "voiding takes no field", "body")
-    service, key = service_of(request), (tenant_of(request), session_id)
-    command = void_decision(key, trajectory, event_id, service.agents)
-    decision, void = await service.writer.submit(command)
-    answer = {
+    await call.refuse_body("voiding")
+    command = void_decision((call.tenant, session_id), trajectory, event_id, call.service.agents)
+    decision, void = await call.submit(command)
+    return {
         "event_id": decision.event_id,
         "round": decision.round,
         "voided_at": timestamp(void.at),
     }
-    return json_response(answer)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from fastapi import Request, Response
-
 from clients.sdk.answers import (
     AskedFitAnswer,
     EpochAnswer,
@@ -15,10 +13,8 @@ from lhb_engine.agents import ALGORITHMS
 from lhb_engine.findings.finding import checked_said
 from lhb_engine.posterior.own_responses import spread_in_words
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
-from service.api.routes import SESSION, Routes, json_response
-from service.api.runtime import service_of, tenant_of
+from service.api.routes import SESSION, Call, Routes
 from service.api.sessions import names_answer
-from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import ask_fit
 from service.fits.record import findings_of, last_estimated
 from service.rounds.timeline import timeline_of
@@ -128,20 +124,18 @@ def get_estimates(
 
 
 @router.serve("POST /fits", "Ask for a fit now", AskedFitAnswer, 202, 200, 409)
-async def post_fit(session_id: str, request: Request) -> Response:
+async def post_fit(call: Call, session_id: str) -> tuple[dict[str, Any], int]:
     """Make a fit of all rounds so far due (202), unless one is due or nothing is new (200).
 
     It waits for no reward. A repeat while it is due, or running, begins no other.
     """
-    if (await request.body()).strip() not in (b"", b"{}"):
-        raise Problem(ProblemCode.UNKNOWN_FIELD, "asking for a fit takes no field", "body")
-    service = service_of(request)
-    ask = ask_fit((tenant_of(request), session_id), service.agents)
-    outcome, due = await service.writer.submit(ask)
+    await call.refuse_body("asking for a fit")
+    service = call.service
+    outcome, due = await call.submit(ask_fit((call.tenant, session_id), service.agents))
     answer: dict[str, Any] = {"asked": outcome, "fit": due and _due_answer(due, "due")}
     if due is not None and (await service.read(service.fits.queue)).n_workers == 0:
         answer["reason"] = NO_WORKER
-    return json_response(answer, 202 if outcome == "begun" else 200)
+    return answer, 202 if outcome == "begun" else 200
 
 
 def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:

@@ -3,13 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from fastapi import Request, Response
-
 from clients.sdk.answers import HistoryAnswer
 from service.api.body_parsing import HISTORY
 from service.api.context_arrays import read_contexts
-from service.api.routes import SESSION, Routes, json_response
-from service.api.runtime import service_of, tenant_of
+from service.api.routes import SESSION, Call, Routes
 from service.base.loop_slices import run_at_once
 from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Log, append_history
@@ -21,26 +18,26 @@ router = Routes(SESSION, tags=["sessions"])
 
 
 @router.serve("POST /history", "Append logged rounds", HistoryAnswer, 201, 200, 409, body=HISTORY)
-async def post_history(session_id: str, request: Request) -> Response:
+async def post_history(call: Call, session_id: str) -> tuple[dict[str, int], int]:
     """Append rounds that were decided elsewhere, at most 10 000 per call, all or nothing.
 
     They are stored as forced decisions. From 20 rewards on, a fit of all rounds follows in the
     background. While a long log is being appended, the session takes nothing else (503
     `history_pending`).
     """
-    service, body = service_of(request), await request.body()
+    service, body = call.service, await call.request.body()
     if len(body) > service.parsed_here_bytes:
         members = await service.parsing.run(read_history, body)
     else:
         members = read_history(body)
-    log = Log((tenant_of(request), session_id), **members, limits=service.limits)
+    log = Log((call.tenant, session_id), **members, limits=service.limits)
     done = await service.slices.run(append_history(log, service.agents, service.abandon))
     answer = {
         "first_round": done.first_round,
         "last_round": done.last_round,
         "rewards": done.n_rewards,
     }
-    return json_response(answer, 201 if done.is_new else 200)
+    return answer, 201 if done.is_new else 200
 
 
 def read_history(body: bytes) -> dict[str, Any]:

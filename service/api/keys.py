@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request, Response
+from fastapi import Query
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
@@ -12,8 +12,7 @@ from service.api.access import ADMIN
 from service.api.answer_models import LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.body_parsing import BodyParser
 from service.api.request_bodies import strict
-from service.api.routes import Routes, json_response
-from service.api.runtime import actor_of, service_of, tenant_of
+from service.api.routes import Call, Routes
 from service.base.field_types import Key
 from service.base.problems import Problem, ProblemCode
 from service.commands.keys import may_manage, new_key, revoke_key, rotate_key, save_key, set_limit
@@ -107,58 +106,51 @@ def _place(key: ApiKey) -> str:
 
 
 @router.serve("POST /keys", "Make an API key", NewKeyAnswer, 201, body=KEY)
-async def post_key(request: Request) -> Response:
+async def post_key(call: Call, fields: KeyBody) -> dict[str, Any]:
     """Make a key, and show it: it is stored nowhere, and cannot be shown again.
 
     With the first key, requests without a key are refused. So the first one has the role `admin`.
     A request that is repeated makes another key.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    fields = KEY.read(await request.body())
-    owner = fields.get("tenant", tenant)
-    if not may_manage(tenant, owner):
+    owner = fields.get("tenant", call.tenant)
+    if not may_manage(call.tenant, owner):
         detail = "only admins of the default tenant make keys of other tenants"
         raise Problem(ProblemCode.FORBIDDEN, detail, "tenant")
     role = fields.get("role", "writer")
-    if role != "admin" and not request.app.state.key_watch.is_closed:
+    if role != "admin" and not call.request.app.state.key_watch.is_closed:
         detail = "role: the first key is an admin's; without one, nobody could make others here"
         raise Problem(ProblemCode.BAD_OPTION, detail, "role")
-    now, lasts = service.writer.clock(), fields.get("expires_in_seconds")
+    now, lasts = call.service.writer.clock(), fields.get("expires_in_seconds")
     expires_at = None if lasts is None else now + lasts
     key, row = new_key(owner, fields.get("label", ""), now, role, expires_at)
-    await service.writer.submit(save_key(row, actor_of(request)))
-    await request.app.state.key_watch.reload()
-    return json_response({"key": key, **members_of(KeyAnswer, row)}, 201)
+    await call.submit(save_key(row, call.actor))
+    await call.request.app.state.key_watch.reload()
+    return {"key": key, **members_of(KeyAnswer, row)}
 
 
 @router.serve(
     "POST /keys/{key_id}/rotation", "Replace an API key", NewKeyAnswer, 201, 409, body=ROTATION
 )
-async def post_rotation(key_id: str, request: Request) -> Response:
+async def post_rotation(call: Call, key_id: str, fields: RotationBody) -> dict[str, Any]:
     """Make a key of the same tenant, role and label, and show it; the old one soon expires.
 
     Both are valid for `overlap_seconds`. The new one lasts as long as the old one was made to last.
     """
-    service = service_of(request)
-    fields = ROTATION.read(await request.body())
     overlap = fields.get("overlap_seconds", DAY)
-    rotate = rotate_key(key_id, overlap, tenant_of(request), actor_of(request))
-    key, row = await service.writer.submit(rotate)
-    await request.app.state.key_watch.reload()
-    return json_response({"key": key, **members_of(KeyAnswer, row)}, 201)
+    key, row = await call.submit(rotate_key(key_id, overlap, call.tenant, call.actor))
+    await call.request.app.state.key_watch.reload()
+    return {"key": key, **members_of(KeyAnswer, row)}
 
 
 @router.serve("DELETE /keys/{key_id}", "Revoke an API key", None, 204)
-async def delete_key(key_id: str, request: Request) -> Response:
+async def delete_key(call: Call, key_id: str) -> None:
     """Revoke a key; it stays listed.
 
     Once this is answered, this server refuses the key, and other servers on the same database do
     within two seconds.
     """
-    service = service_of(request)
-    await service.writer.submit(revoke_key(key_id, tenant_of(request), actor_of(request)))
-    await request.app.state.key_watch.reload()
-    return Response(status_code=204)
+    await call.submit(revoke_key(key_id, call.tenant, call.actor))
+    await call.request.app.state.key_watch.reload()
 
 
 @router.read("/limits", "List limits", page_of(LimitAnswer))
@@ -168,15 +160,13 @@ def get_limits(reader: Reader, tenant: str) -> dict[str, Any]:
 
 
 @router.serve("PATCH /limits", "Limit a tenant or a key", LimitAnswer, body=LIMIT_BODY)
-async def patch_limits(request: Request) -> Response:
+async def patch_limits(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
     """Change limits of a tenant or of a key; those that are not named stay; 0: unlimited.
 
     Only admins of the default tenant do. This server obeys once it answers, others on the same
     database within two seconds.
     """
-    service = service_of(request)
-    fields: dict[str, Any] = {**LIMIT_BODY.read(await request.body())}
-    if tenant_of(request):
+    if call.tenant:
         detail = "only admins of the default tenant set limits"
         raise Problem(ProblemCode.FORBIDDEN, detail, "authorization")
     if ("tenant" in fields) == ("key_id" in fields):
@@ -185,9 +175,9 @@ async def patch_limits(request: Request) -> Response:
     if key_id and fields.keys() - {"requests_per_second"}:
         detail = "key_id: a key has a limit of requests alone"
         raise Problem(ProblemCode.AMBIGUOUS, detail, "key_id")
-    row = await service.writer.submit(set_limit(tenant, key_id, fields, actor_of(request)))
-    await request.app.state.key_watch.reload()
-    return json_response(row._asdict())
+    row = await call.submit(set_limit(tenant, key_id, fields, call.actor))
+    await call.request.app.state.key_watch.reload()
+    return row._asdict()
 
 
 @router.read("/audit", "Read the audit log", page_of(AuditAnswer))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from fastapi import Request, Response
 
 from clients.sdk.answers import RankAnswer
 from lhb_engine.history import Floats
@@ -12,8 +11,7 @@ from service.api.access import READER
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
-from service.api.routes import SESSION, Routes, read_session
-from service.api.runtime import service_of, tenant_of
+from service.api.routes import SESSION, Call, Routes
 from service.base.loop_slices import SlicedWork
 from service.commands.contexts import arms_of, numbers_of
 from service.rounds.timeline import timeline_of
@@ -29,7 +27,7 @@ router = Routes(SESSION, tags=["estimates"])
 @router.serve(
     "POST /rank", "Score arms without taking a decision", RankAnswer, 409, body=RANK, role=READER
 )
-async def post_rank(session_id: str, request: Request) -> Response:
+async def post_rank(call: Call, session_id: str) -> dict[str, Any]:
     """Score arms as the trajectory's next decision would.
 
     A tie for the first place is broken as that decision would break it; other ties are in the order
@@ -38,8 +36,8 @@ async def post_rank(session_id: str, request: Request) -> Response:
     A decision of a session with refit "blocking" waits for a fit that is due (`fit_due` of the
     session) and scores by what it installs; a ranking does not wait. `model_version` tells.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    choices, trajectory, arm_ids = await service.parsed(tenant, parse_rank, await request.body())
+    service, body = call.service, await call.request.body()
+    choices, trajectory, arm_ids = await service.parsed(call.tenant, parse_rank, body)
     service.limits.refuse_arms(len(choices))
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
@@ -70,7 +68,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
             "deciding": agent.deciding,
         }
 
-    return await read_session(request, session_id, answer)
+    return await call.look(session_id, answer)
 
 
 def parse_rank(body: bytes) -> SlicedWork[tuple[Floats | NamedContexts, str, list[str] | None]]:

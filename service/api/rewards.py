@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fastapi import Request, Response
 from pydantic_core import to_json
 
 from clients.sdk.answers import AcceptedAnswer
 from service.api.body_parsing import REWARDS
 from service.api.request_bodies import RewardItem, RewardsBody
 from service.api.routes import SESSION, Routes
-from service.api.runtime import Service, service_of, tenant_of
+from service.api.runtime import Service
 from service.base.problems import Problem, ProblemCode
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
@@ -99,14 +98,10 @@ def made_receive(
     return ReceiveRewards((tenant, session_id), parts.rewards, service.agents, parts.field)
 
 
-async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
-    """Serve a rewards body, all or nothing. The rewards are durable on return."""
-    command = made_receive(service, tenant, session_id, receive_parts(REWARDS.read(body)))
-    return 200, to_json((await service.writer.submit(command))._asdict())
-
-
-@router.serve("POST /rewards", "Send rewards", AcceptedAnswer, 409, body=REWARDS)
-async def post_rewards(session_id: str, request: Request) -> Response:
+@router.hot("POST /rewards", "Send rewards", AcceptedAnswer, 409, body=REWARDS)
+async def post_rewards(
+    service: Service, tenant: str, session_id: str, body: bytes
+) -> tuple[int, bytes]:
     """Store one reward or several, all or nothing.
 
     A reward names the round during which it was measured, which need not be the round that caused
@@ -114,7 +109,5 @@ async def post_rewards(session_id: str, request: Request) -> Response:
     value's id (`replaces`), or by its rounds, with `correct: true`. The next fit uses the later
     value; both stay in the log. It keeps the covariates of what it replaces unless it has some.
     """
-    status, answer = await receive(
-        service_of(request), tenant_of(request), session_id, await request.body()
-    )
-    return Response(answer, status, media_type="application/json")
+    command = made_receive(service, tenant, session_id, receive_parts(REWARDS.read(body)))
+    return 200, to_json((await service.writer.submit(command))._asdict())

@@ -6,10 +6,9 @@ Endpoints parse their bodies themselves, so FastAPI cannot derive all of the sch
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from fastapi.types import DecoratedCallable
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -19,13 +18,20 @@ from service.api.access import NEEDED, READER, WRITER
 from service.api.answer_models import model_of
 from service.api.body_parsing import BodyParser
 from service.api.request_bodies import REF, as_union
-from service.api.runtime import Service, service_of, tenant_of
+from service.api.runtime import Service, service_of
+from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import unknown_session
-from service.session.records import SessionKey, SessionRow
+from service.session.records import Actor, SessionKey, SessionRow
 from service.storage.reader import Reader
+from service.writer.command import Command, Result
 
 Before = Callable[[Service, SessionKey], Awaitable[object]]
-Reads = TypeVar("Reads", bound=Callable[..., dict[str, Any]])
+Work = TypeVar("Work", bound=Callable[..., Any])
+Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
+REQUEST, CALL, SESSION_ID = (
+    Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+    for name, kind in (("request", Request), ("call", Any), ("session_id", str))
+)
 SESSION = "/v1/sessions/{session_id}"
 PARAMETERS = {
     "session_id": "id or name of the session",
@@ -63,20 +69,33 @@ def json_response(value: Any, status: int = 200, **headers: str) -> Response:
     return Response(to_json(value), status, headers=headers, media_type="application/json")
 
 
-async def read_session(
-    request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
-) -> Response:
-    """Answer a GET of a session.
+class Call(NamedTuple):
+    """A request, as endpoints take it: whose data it may see, and who asks, for the audit log."""
 
-    `answer` makes JSON of a reader and the session, in a reader thread; all its reads see one
-    snapshot.
-    """
-    service, tenant = service_of(request), tenant_of(request)
+    request: Request
+    service: Service
+    tenant: str
+    actor: Actor
 
-    def read(reader: Reader) -> dict[str, Any]:
-        return answer(reader, found_session(reader, tenant, session_id))
+    async def submit(self, command: Command[Result]) -> Result:
+        """Run a command; what it writes is durable on return."""
+        return await self.service.writer.submit(command)
 
-    return json_response(await service.query(tenant, read))
+    async def refuse_body(self, what: str) -> None:
+        """Raise a 422 if the request has a body with a field."""
+        if (await self.request.body()).strip() not in (b"", b"{}"):
+            raise Problem(ProblemCode.UNKNOWN_FIELD, f"{what} takes no field", "body")
+
+    async def look(
+        self, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Return what `answer` makes of a reader and a session, in a reader thread.
+
+        All its reads see one snapshot.
+        """
+        return await self.service.query(
+            self.tenant, lambda one: answer(one, found_session(one, self.tenant, session_id))
+        )
 
 
 class Routes(APIRouter):
@@ -95,12 +114,16 @@ class Routes(APIRouter):
         body: BodyParser[Any] | None = None,
         role: int | None = None,
         **more: Any,
-    ) -> Callable[[DecoratedCallable], DecoratedCallable]:
+    ) -> Callable[[Work], Work]:
         """Declare an endpoint: method and path, type of the answer, and statuses, by default 200.
 
         Statuses from 400 on are of problems; those that every endpoint has are not repeated. A GET
         needs a reader's key by default, another method a writer's. Without a `summary` the route is
         not in /openapi.json.
+
+        The function takes a `Call`, the parameters of the path and the query, and as `fields`, if
+        it has this parameter, what `body` reads. It returns JSON, a pair of JSON and a status that
+        is not the first one, None for an empty answer, or a response.
         """
         method, _, path = route.partition(" ")
         least = role if role is not None else self._role
@@ -120,46 +143,82 @@ class Routes(APIRouter):
         if answer is not None:
             shown = answer if isinstance(answer, dict) else {"model": model_of(answer)}
             responses |= dict.fromkeys(answered, shown)
-        return self.api_route(
-            path,
-            methods=[method],
-            summary=summary or None,
-            status_code=answered[0],
-            responses=responses,
-            include_in_schema=bool(summary),
-            **more,
-        )
+
+        def declare(work: Work) -> Work:
+            taken = dict(signature(work).parameters)
+            del taken[next(iter(taken))]
+            reader = body if taken.pop("fields", None) else None
+
+            async def endpoint(request: Request, **given: Any) -> Response:
+                if reader is not None:
+                    given["fields"] = reader.read(await request.body())
+                scope = request.scope
+                actor = Actor(scope["lhb.access"].key_id, scope["lhb.request_id"])
+                call = Call(request, service_of(request), scope["lhb.tenant"], actor)
+                made = await work(call, **given)
+                if isinstance(made, Response):
+                    return made
+                said, status = made if isinstance(made, tuple) else (made, answered[0])
+                return Response(status_code=status) if said is None else json_response(said, status)
+
+            described(endpoint, work, [REQUEST, *taken.values()])
+            about = {"summary": summary or None, "include_in_schema": bool(summary), **more}
+            about |= {"status_code": answered[0], "responses": responses}
+            self.add_api_route(path, endpoint, methods=[method], **about)
+            return work
+
+        return declare
+
+    def hot(self, route: str, *about: Any, body: BodyParser[Any]) -> Callable[[Handler], Handler]:
+        """Declare a POST by the handler by which the middleware serves it (`find_handler`)."""
+
+        def declare(handler: Handler) -> Handler:
+            async def endpoint(call: Call, session_id: str = "") -> Response:
+                content = await call.request.body()
+                status, answer = await handler(call.service, call.tenant, session_id, content)
+                return Response(answer, status, media_type="application/json")
+
+            self.serve(route, *about, body=body)(described(endpoint, handler, self._path(route)))
+            return handler
+
+        return declare
 
     def read(
         self, path: str, summary: str, answer: Any, before: Before | None = None
-    ) -> Callable[[Reads], Reads]:
-        """Declare a GET by a function, which runs as `answer` of `read_session` does.
+    ) -> Callable[[Work], Work]:
+        """Declare a GET by a function, which runs as `answer` of `Call.look` does.
 
         It takes a reader, the session of the path, else the tenant, and the parameters of the path
         and the query; `before` runs first.
         """
-        is_of_session = "{session_id}" in self.prefix + path
+        of_path = self._path(path)
 
-        def declare(work: Reads) -> Reads:
-            async def endpoint(request: Request, session_id: str = "", **given: Any) -> Response:
-                service, tenant = service_of(request), tenant_of(request)
+        def declare(work: Work) -> Work:
+            async def endpoint(call: Call, session_id: str = "", **given: Any) -> dict[str, Any]:
                 if before is not None:
-                    await before(service, (tenant, session_id))
+                    await before(call.service, (call.tenant, session_id))
                 answer = partial(work, **given)
-                if is_of_session:
-                    return await read_session(request, session_id, answer)
-                return json_response(await service.query(tenant, lambda one: answer(one, tenant)))
+                if of_path[1:]:
+                    return await call.look(session_id, answer)
+                return await call.service.query(call.tenant, lambda one: answer(one, call.tenant))
 
-            first, own = (list(signature(one).parameters.values()) for one in (endpoint, work))
-            path_has = [first[1].replace(default=Parameter.empty)] if is_of_session else []
-            shown: Any = endpoint  # to FastAPI, with the parameters and the description of `work`
-            taken = [first[0], *path_has, *own[2:]]
-            shown.__signature__ = Signature(taken, return_annotation=Response)
-            shown.__name__, shown.__doc__ = work.__name__, work.__doc__
-            self.serve(f"GET {path}", summary, answer)(shown)
+            own = [*signature(work).parameters.values()][2:]
+            self.serve(f"GET {path}", summary, answer)(described(endpoint, work, [*of_path, *own]))
             return work
 
         return declare
+
+    def _path(self, path: str) -> list[Parameter]:
+        """Return the parameters of an endpoint of a call: itself, and a session's id in a path."""
+        has_id = "{session_id}" in self.prefix + path
+        return [CALL, SESSION_ID] if has_id else [CALL]
+
+
+def described(endpoint: Any, work: Callable[..., Any], taken: list[Parameter]) -> Any:
+    """Give a function these parameters, and the name and the description of another one."""
+    endpoint.__signature__ = Signature(taken, return_annotation=Response)
+    endpoint.__name__, endpoint.__doc__ = work.__name__, work.__doc__
+    return endpoint
 
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from service.base.recurring import Intervals
 from service.base.server_settings import Settings
 from service.base.tenant_shares import Places, TenantLimit
 from service.commands.limits import Limits
-from service.session.records import Actor, SessionKey
+from service.session.records import SessionKey
 from service.storage.giving_way import read_giving_way
 from service.storage.reader import Reader
 from service.storage.transactions import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
@@ -143,16 +143,6 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def actor_of(request: Request) -> Actor:
-    """Return who asks, for the audit log."""
-    return Actor(request.scope["lhb.access"].key_id, request.scope["lhb.request_id"])
-
-
 def is_still_allowed(request: Request) -> bool:
     """Return whether the key of a request that is under way has not been revoked meanwhile."""
     return bool(request.app.state.key_watch.still_allows(request.scope))
-
-
-def tenant_of(request: Request) -> str:
-    """Return the tenant whose data this request may see."""
-    return str(request.scope["lhb.tenant"])

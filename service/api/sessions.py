@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, TypedDict, get_type_hints
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 from starlette.responses import StreamingResponse
 
 from clients.sdk.answers import ClockAnswer, HoldoutAnswer
@@ -14,17 +14,18 @@ from clients.sdk.answers import SessionAnswer as ClientsSession
 from lhb_engine.agents.base import Deciding
 from service.api.answer_models import LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.body_parsing import PATCH, SESSION
-from service.api.routes import Routes, found_session, json_response
-from service.api.runtime import Service, actor_of, is_still_allowed, service_of, tenant_of
+from service.api.routes import Call, Routes, json_response
+from service.api.runtime import Service, is_still_allowed
 from service.base.problems import Problem
 from service.commands.sessions import change_session, create_session, erase_feature, remove_session
 from service.fits.cost import allowed_cost
-from service.session.records import SessionRow
+from service.session.records import Actor, SessionRow
 from service.session.spec import SessionSpec
 from service.session.trial import Guard
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import deciding
+from service.writer.command import Command
 
 SHOWN: dict[str, Any] = {
     "seed": int,
@@ -84,28 +85,25 @@ def clock_answer(session: SessionRow) -> dict[str, Any] | None:
     }
 
 
-async def written_session(service: Service, session: SessionRow) -> dict[str, Any]:
-    """Return the members of `SessionAnswer` for a session that a command has just written."""
-    return await service.look(lambda reader: session_answer(session, deciding(reader, session)))
+async def written_session(service: Service, session: SessionRow, status: int) -> Response:
+    """Answer with a session that a command has just written."""
+    found = await service.look(lambda reader: get_session(reader, session))
+    return json_response(found, status, location=f"/v1/sessions/{session.id}")
 
 
 @router.serve("POST", "Create a session", SessionAnswer, 201, 200, 409, body=SESSION)
-async def post_session(request: Request) -> Response:
+async def post_session(call: Call, fields: dict[str, Any]) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
-    service = service_of(request)
-    settings = SESSION.read(await request.body())
-    create = create_session(
-        tenant_of(request),
-        settings,
-        service.settings.allow_oracles,
-        allowed_cost(service.settings),
-        actor_of(request),
-        service.limits,
-    )
-    session, is_new = await service.writer.submit(create)
-    location = f"/v1/sessions/{session.id}"
-    answer = await written_session(service, session)
-    return json_response(answer, 201 if is_new else 200, location=location)
+    session, is_new = await call.submit(creation(call.service, call.tenant, call.actor, fields))
+    return await written_session(call.service, session, 201 if is_new else 200)
+
+
+def creation(
+    service: Service, tenant: str, actor: Actor, body: dict[str, Any]
+) -> Command[tuple[SessionRow, bool]]:
+    """Make the command that creates a session within the limits of this server."""
+    allowed = service.settings.allow_oracles, allowed_cost(service.settings)
+    return create_session(tenant, body, *allowed, actor, service.limits)
 
 
 @router.read("", "List sessions", page_of(SessionAnswer))
@@ -123,8 +121,7 @@ def get_sessions(
     else:
         rows = _named(reader, tenant, name, cursor, archived)
     shown, following = cut(rows, limit, lambda session: session.id)
-    items = [session_answer(one, deciding(reader, one)) for one in giving_way(shown)]
-    return page(items, following)
+    return page([get_session(reader, one) for one in giving_way(shown)], following)
 
 
 def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:
@@ -148,7 +145,7 @@ def get_session(reader: Reader, session: SessionRow) -> dict[str, Any]:
     409,
     body=PATCH,
 )
-async def patch_session(session_id: str, request: Request) -> Response:
+async def patch_session(call: Call, session_id: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Rename, archive or unarchive, or turn to another mode.
 
     An archived session takes no decisions and no rewards. In `mode` "shadow" the caller plays its
@@ -158,36 +155,27 @@ async def patch_session(session_id: str, request: Request) -> Response:
     rounds fitted anew.
     `guard` "armed" lets the agent play again where its guard has tripped, in a new comparison.
     """
-    service = service_of(request)
-    changes = PATCH.read(await request.body())
-    key = (tenant_of(request), session_id)
-    allowed = allowed_cost(service.settings)
-    change = change_session(key, dict(changes), actor_of(request), allowed)
-    session = await service.writer.submit(change)
-    return json_response(await written_session(service, session))
+    key, allowed = (call.tenant, session_id), allowed_cost(call.service.settings)
+    session = await call.submit(change_session(key, fields, call.actor, allowed))
+    return await call.service.look(lambda reader: get_session(reader, session))
 
 
 @router.serve("DELETE /{session_id}", "Delete a session", None, 204)
-async def delete_session(session_id: str, request: Request) -> Response:
+async def delete_session(call: Call, session_id: str) -> None:
     """Delete the session and all its rows. This cannot be undone."""
-    service = service_of(request)
-    key = (tenant_of(request), session_id)
-    await service.writer.submit(remove_session(key, actor_of(request)))
-    return Response(status_code=204)
+    await call.submit(remove_session((call.tenant, session_id), call.actor))
 
 
 @router.serve(
     "DELETE /{session_id}/features/{name:text}", "Erase the name of a category", None, 204
 )
-async def delete_feature(session_id: str, name: str, request: Request) -> Response:
+async def delete_feature(call: Call, session_id: str, name: str) -> None:
     """Erase what a category is called, like `user=bob`. This cannot be undone.
 
     `features` then has `user=(erased 3)` in its place. Its column stays, and what was learned of
     it; if the category comes again, it takes a new column.
     """
-    service, key = service_of(request), (tenant_of(request), session_id)
-    await service.writer.submit(erase_feature(key, name, actor_of(request)))
-    return Response(status_code=204)
+    await call.submit(erase_feature((call.tenant, session_id), name, call.actor))
 
 
 EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
@@ -200,14 +188,13 @@ EVENTS = {"text/event-stream": {"schema": EVENT}}
     {"description": "Events", "content": EVENTS},
     response_class=Response,
 )
-async def get_changes(session_id: str, request: Request) -> Response:
+async def get_changes(call: Call, session_id: str) -> Response:
     """Send the session now, and again within a second of every change, for 25 seconds.
 
     Each event's data is what `GET /v1/sessions/{session_id}` answers. A reader connects again when
     the stream has ended. It ends within seconds when the key is revoked.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    events = _events(service, tenant, session_id, lambda: is_still_allowed(request))
+    events = _events(call, session_id)
     first = await anext(events)  # an unknown session is a 404, not a broken stream
 
     async def stream() -> AsyncGenerator[str, None]:
@@ -219,18 +206,13 @@ async def get_changes(session_id: str, request: Request) -> Response:
     return StreamingResponse(stream(), media_type="text/event-stream")
 
 
-async def _events(
-    service: Service, tenant: str, session_id: str, is_allowed: Callable[[], bool]
-) -> AsyncGenerator[str, None]:
-    def read(reader: Reader) -> dict[str, Any]:
-        session = found_session(reader, tenant, session_id)
-        return session_answer(session, deciding(reader, session))
-
-    with service.streams.take(tenant):
+async def _events(call: Call, session_id: str) -> AsyncGenerator[str, None]:
+    service = call.service
+    with service.streams.take(call.tenant):
         answer, every = None, service.intervals.changes
         for _ in range(round(service.intervals.stream / every)):
             try:
-                now = await service.query(tenant, read)
+                now = await call.look(session_id, get_session)
             except Problem:
                 if answer is None:
                     raise
@@ -239,5 +221,5 @@ async def _events(
                 answer = now
                 yield f"data: {json.dumps(answer)}\n\n"
             await asyncio.sleep(every)
-            if not is_allowed():
+            if not is_still_allowed(call.request):
                 return

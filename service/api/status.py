@@ -6,16 +6,16 @@ from importlib.resources import files
 from typing import Any, Literal
 
 import structlog
-from fastapi import Request, Response
+from fastapi import Response
 from pydantic import BaseModel, TypeAdapter
 from starlette.responses import HTMLResponse, PlainTextResponse
 
 from clients.sdk.answers import AlgorithmAnswer
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.access import NO_KEY, STRANGER
-from service.api.answer_models import page_of, timestamp
-from service.api.routes import Routes, json_response
-from service.api.runtime import Service, service_of, tenant_of
+from service.api.answer_models import page, page_of, timestamp
+from service.api.routes import Call, Routes
+from service.api.runtime import Service
 from service.base.problems import ProblemCode, Unavailable
 from service.session.records import FitQueue
 
@@ -62,21 +62,21 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
 
 
 @router.serve("GET /v1/algorithms", "List algorithms and their options", page_of(AlgorithmAnswer))
-async def get_algorithms(request: Request) -> Response:
+async def get_algorithms(call: Call) -> dict[str, Any]:
     """List the algorithms that a session can name, with the JSON schema of their options."""
-    allow = service_of(request).settings.allow_oracles
+    allow = call.service.settings.allow_oracles
     items = [algorithm_answer(a, allow or not a.needs_truth) for a in ALGORITHMS.values()]
-    return json_response({"items": items, "next": None})
+    return page(items, None)
 
 
 @router.serve("GET /healthz", "Liveness", AliveAnswer, role=NO_KEY)
-async def get_healthz() -> Response:
+async def get_healthz(_: Call) -> dict[str, str]:
     """Answer ok while the process runs; the database is not asked."""
-    return json_response({"status": "ok"})
+    return {"status": "ok"}
 
 
 @router.serve("GET /readyz", "Readiness", ReadyAnswer, role=NO_KEY)
-async def get_readyz(request: Request) -> Response:
+async def get_readyz(call: Call) -> dict[str, Any]:
     """Answer ok if the database answers and commits, and how many commands and fits wait.
 
     The status stays 200 while fits are late, or no worker is there, since decisions go on; `fits`
@@ -85,7 +85,7 @@ async def get_readyz(request: Request) -> Response:
     If the database has keys, a request without one gets the status only. The reason of a failure is
     in the log only, since it names hosts and files.
     """
-    service = service_of(request)
+    service = call.service
 
     def check() -> FitQueue:
         with service.store.reader() as reader:
@@ -104,19 +104,17 @@ async def get_readyz(request: Request) -> Response:
     except Unavailable as error:
         log.warning("not_ready", code=error.code.value, reason=error.detail)
         raise Unavailable(error.code, "the database cannot be used now; the log says why") from None
-    if request.scope["lhb.access"] is STRANGER:
-        return json_response({"status": "ok"})
-    return json_response(
-        {
-            "status": "ok",
-            "database": "ok",
-            "commands_waiting": service.writer.n_waiting,
-            "fits": _state_of_fits(service, queue),
-            "fits_due": queue.n_due,
-            "oldest_due_fit_at": timestamp(queue.oldest_at),
-            "workers": queue.n_workers,
-        }
-    )
+    if call.request.scope["lhb.access"] is STRANGER:
+        return {"status": "ok"}
+    return {
+        "status": "ok",
+        "database": "ok",
+        "commands_waiting": service.writer.n_waiting,
+        "fits": _state_of_fits(service, queue),
+        "fits_due": queue.n_due,
+        "oldest_due_fit_at": timestamp(queue.oldest_at),
+        "workers": queue.n_workers,
+    }
 
 
 def _state_of_fits(service: Service, queue: FitQueue) -> str:
@@ -128,21 +126,20 @@ def _state_of_fits(service: Service, queue: FitQueue) -> str:
 
 
 @router.serve("GET /docs", role=NO_KEY)
-async def get_docs() -> Response:
+async def get_docs(_: Call) -> Response:
     """Show the OpenAPI schema on a page that loads nothing from other sites."""
-    page = files("service.api").joinpath("docs_page.html").read_text("utf-8")
+    html = files("service.api").joinpath("docs_page.html").read_text("utf-8")
     policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'"
     policy += "; script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
     headers = {"content-security-policy": policy, "x-content-type-options": "nosniff"}
-    return HTMLResponse(page, headers=headers)
+    return HTMLResponse(html, headers=headers)
 
 
 @router.serve("GET /metrics", "Prometheus metrics", None, 200, response_class=PlainTextResponse)
-async def get_metrics(request: Request) -> Response:
+async def get_metrics(call: Call) -> Response:
     """Return the metrics in Prometheus' text format.
 
     Series of a tenant are shown to its keys, and to those of the default tenant, which see all.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    text = await service.read(lambda: service.metrics.text(tenant))
+    text = await call.service.read(lambda: call.service.metrics.text(call.tenant))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
-from fastapi import Query, Request, Response
+from fastapi import Query
 
 from clients.sdk.answers import OneTrajectoryAnswer, RoundAnswer, SpanAnswer, TrajectoryAnswer
 from lhb_engine.posterior.own_responses import QUANTILE, differing, group_of
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
-from service.api.routes import SESSION, Routes, read_session
-from service.api.runtime import actor_of, service_of, tenant_of
+from service.api.routes import SESSION, Call, Routes
 from service.api.sessions import names_answer
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
@@ -100,7 +99,7 @@ def _listed(
 
 
 @router.serve("GET /trajectories/{key:text}", "What is known of a trajectory", OneTrajectoryAnswer)
-async def get_trajectory(session_id: str, request: Request, key: str) -> Response:
+async def get_trajectory(call: Call, session_id: str, key: str) -> dict[str, Any]:
     """Return a trajectory's own theta and level, and everybody's theta beside them.
 
     `own` is what its next decision goes by, from all of its rewards so far, whether a fit has seen
@@ -109,10 +108,8 @@ async def get_trajectory(session_id: str, request: Request, key: str) -> Respons
     list, those of the other features have no width. Where trajectories do not clearly differ,
     everybody's theta decides, and `own` is null.
     """
-    now = service_of(request).writer.clock()
-    return await read_session(
-        request, session_id, lambda reader, session: _one(reader, session, key, now)
-    )
+    now = call.service.writer.clock()
+    return await call.look(session_id, lambda reader, session: _one(reader, session, key, now))
 
 
 def _one(reader: Reader, session: SessionRow, key: str, now: float) -> dict[str, Any]:
@@ -178,7 +175,7 @@ def _group(key: str, estimate: dict[str, Any]) -> dict[str, Any] | None:
 
 
 @router.serve("DELETE /trajectories/{key:text}", "Erase a trajectory", None, 204)
-async def delete_trajectory(session_id: str, key: str, request: Request) -> Response:
+async def delete_trajectory(call: Call, session_id: str, key: str) -> None:
     """Erase all rounds and rewards of a trajectory. This cannot be undone.
 
     The answer comes when its rows are gone; where it does not come, they are gone soon, and nobody
@@ -186,9 +183,8 @@ async def delete_trajectory(session_id: str, key: str, request: Request) -> Resp
     begin anew. A fit is due at once that knows nothing of these rows; the estimate in use stays
     until then.
     """
-    service, session = service_of(request), (tenant_of(request), session_id)
-    await service.slices.run(erase_trajectory(session, key, actor_of(request)))
-    return Response(status_code=204)
+    erase = erase_trajectory((call.tenant, session_id), key, call.actor)
+    await call.service.slices.run(erase)
 
 
 def in_force(rows: list[MeasurementRow]) -> list[MeasurementRow]:

@@ -7,15 +7,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
+from typing import Any
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from service.api.body_parsing import COPY
-from service.api.routes import Routes, found_session, json_response
-from service.api.runtime import Service, actor_of, is_still_allowed, service_of, tenant_of
+from service.api.routes import Call, Routes, found_session
+from service.api.runtime import is_still_allowed
 from service.api.sessions import SessionAnswer, session_answer, written_session
 from service.base.field_types import NO_STEP
 from service.commands.sessions import refuse_id_as_name
@@ -42,24 +43,23 @@ class Ndjson(StreamingResponse):
 @router.serve(
     "GET /{session_id}/events", "Export a session as NDJSON", None, 200, response_class=Ndjson
 )
-async def get_events(session_id: str, request: Request) -> Response:
+async def get_events(call: Call, session_id: str) -> Response:
     """Send a header line, all records, and an end line with their number and digest.
 
     All lines come from one snapshot of the database.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    lines = _export_chunks(service, tenant, session_id, export_session)
+    lines = _export_chunks(call, session_id, export_session)
     first = await anext(lines)  # an unknown session is a 404, not a broken stream
 
     async def stream() -> AsyncGenerator[bytes, None]:
         async with aclosing(lines):  # closes the snapshot also if the client disconnects
             yield first
             async for more in lines:
-                if not is_still_allowed(request):
+                if not is_still_allowed(call.request):
                     return  # without its end line the file is known to be cut off
                 yield more
 
-    return Download(stream(), service.settings.body_timeout_seconds)
+    return Download(stream(), call.service.settings.body_timeout_seconds)
 
 
 class Download(Ndjson):
@@ -88,17 +88,17 @@ class Download(Ndjson):
 
 
 async def _export_chunks(
-    service: Service, tenant: str, session_id: str, lines_of: LinesOf
+    call: Call, session_id: str, lines_of: LinesOf
 ) -> AsyncGenerator[bytes, None]:
+    service, tenant = call.service, call.tenant
     context = service.store.reader()
     with service.exports.take(tenant):
         reader = await service.read(context.__enter__)
         try:
-            session = await service.read_for(
-                tenant, lambda: found_session(reader, tenant, session_id)
+            found = await service.read_for(
+                tenant, lambda: lines_of(reader, found_session(reader, tenant, session_id))
             )
-            lines = await service.read_for(tenant, lambda: lines_of(reader, session))
-            while chunk := await service.read_for(tenant, lambda: _next_chunk(lines)):
+            while chunk := await service.read_for(tenant, lambda: _next_chunk(found)):
                 yield chunk
         finally:
             await service.read(lambda: context.__exit__(None, None, None))
@@ -126,7 +126,7 @@ def _next_chunk(lines: Iterator[bytes]) -> bytes:
     },
 )
 async def post_import(
-    request: Request,
+    call: Call,
     name: str | None = Query(None, min_length=1, max_length=256, pattern=f"^{NO_STEP}$"),
 ) -> Response:
     """Create a session with the rounds, estimates and schedule of the exported one.
@@ -134,13 +134,12 @@ async def post_import(
     With a name a retry is safe: the same file under the same name gets the session that it created
     before (200). Without a name every import creates another session.
     """
-    return await _imported(request, request.stream(), name)
+    return await _imported(call, call.request.stream(), name)
 
 
-async def _prepared(
-    service: Service, tenant: str, files: SpooledFiles, name: str | None
-) -> PreparedImport:
+async def _prepared(call: Call, files: SpooledFiles, name: str | None) -> PreparedImport:
     """Check a file; its rows are written beside it, and take about as much."""
+    service, tenant = call.service, call.tenant
     arguments = (files.path, files.rows, tenant, name, service.settings.allow_oracles)
     async with service.imports.hold(tenant):
         n_bytes = files.n_bytes
@@ -155,26 +154,24 @@ async def _prepared(
 
 
 async def _imported(
-    request: Request, chunks: AsyncIterable[bytes], name: str | None, mark: blake2b | None = None
+    call: Call, chunks: AsyncIterable[bytes], name: str | None, mark: blake2b | None = None
 ) -> Response:
     """Write the chunks of a file to disk, check it, write its session, and answer with that.
 
     A copy has the `mark` of what was asked, which is complete with the last chunk.
     """
-    service, tenant = service_of(request), tenant_of(request)
+    service, tenant = call.service, call.tenant
     with service.spool.files(tenant) as files:
         with files.opened() as write:
             async for chunk in chunks:
                 write(chunk)
-        prepared = await _prepared(service, tenant, files, name)
+        prepared = await _prepared(call, files, name)
         if mark is not None:
             prepared = replace(prepared, mark=mark.hexdigest())
         async with service.imports.hold(tenant):
-            work = import_session(prepared, service.abandon, actor_of(request), service.limits)
+            work = import_session(prepared, service.abandon, call.actor, service.limits)
             session, is_new = await service.slices.run(work)
-        location = f"/v1/sessions/{session.id}"
-        answer = await written_session(service, session)
-        return json_response(answer, 201 if is_new else 200, location=location)
+        return await written_session(service, session, 201 if is_new else 200)
 
 
 @router.serve(
@@ -186,25 +183,24 @@ async def _imported(
     409,
     body=COPY,
 )
-async def post_copy(session_id: str, request: Request) -> Response:
+async def post_copy(call: Call, session_id: str, fields: dict[str, Any]) -> Response:
     """Make a session with this one's rounds and rewards, and other settings where they are given.
 
     It has no estimates: a fit of all rounds is due at once. Decisions that were taken keep their
     event ids and contexts, and count as forced. With a name a retry is safe: the same body gets the
     copy that it made before (200), whatever its source has taken since.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    settings = COPY.read(await request.body())
-    name, now = settings.get("name"), service.writer.clock()
+    service, name = call.service, fields.get("name")
+    now = service.writer.clock()
     if name is not None:
         refuse_id_as_name(name)
     mark = blake2b(digest_size=6)
 
     def lines_of(reader: Reader, source: SessionRow) -> Iterator[bytes]:
-        mark.update(json.dumps([source.id, settings], sort_keys=True).encode())
+        mark.update(json.dumps([source.id, fields], sort_keys=True).encode())
         cost = allowed_cost(service.settings)
-        copy, agent = copied_session(source, settings, service.settings.allow_oracles, cost, now)
+        copy, agent = copied_session(source, fields, service.settings.allow_oracles, cost, now)
         return copy_session(reader, source, copy, agent)
 
-    async with aclosing(_export_chunks(service, tenant, session_id, lines_of)) as chunks:
-        return await _imported(request, chunks, name, mark)
+    async with aclosing(_export_chunks(call, session_id, lines_of)) as chunks:
+        return await _imported(call, chunks, name, mark)

@@ -3,7 +3,6 @@
 import json
 from typing import Annotated, Any, Required
 
-from fastapi import Request, Response
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
@@ -12,8 +11,7 @@ from service.api.access import ADMIN
 from service.api.answer_models import members_of, page, page_of, timestamp
 from service.api.body_parsing import BodyParser
 from service.api.request_bodies import strict
-from service.api.routes import Routes, json_response
-from service.api.runtime import actor_of, service_of, tenant_of
+from service.api.routes import Call, Routes
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.outgoing import NotAllowed
 from service.base.problems import Problem, ProblemCode
@@ -60,36 +58,28 @@ def get_webhooks(reader: Reader, tenant: str) -> dict[str, Any]:
 
 
 @router.serve("POST /webhooks", "Make a webhook", NewWebhookAnswer, 201, 409, body=WEBHOOK)
-async def post_webhook(request: Request) -> Response:
+async def post_webhook(call: Call, fields: WebhookBody) -> dict[str, Any]:
     """Make a webhook, and show the secret that signs its messages: it is not shown again.
 
     Its URL is https, of a host with a public address, or one of LHB_WEBHOOK_NETWORKS. Messages are
     those of Standard Webhooks. A request that is repeated makes another webhook.
     """
-    service, tenant = service_of(request), tenant_of(request)
-    fields = WEBHOOK.read(await request.body())
     try:
-        service.outgoing.check(fields["url"])
+        call.service.outgoing.check(fields["url"])
     except NotAllowed as refusal:
         raise Problem(ProblemCode.INVALID, f"url: {refusal}", "url") from None
     events = list(dict.fromkeys(fields.get("events", EVENTS)))
-    make = make_webhook(tenant, fields["url"], events, actor_of(request))
-    row = await service.writer.submit(make)
-    return json_response({"secret": row.secret, **webhook_answer(row)}, 201)
+    row = await call.submit(make_webhook(call.tenant, fields["url"], events, call.actor))
+    return {"secret": row.secret, **webhook_answer(row)}
 
 
 @router.serve("POST /webhooks/{webhook_id}/test", "Try a webhook", None, 204)
-async def post_test(webhook_id: str, request: Request) -> Response:
+async def post_test(call: Call, webhook_id: str) -> None:
     """Send a message of the type "test"; the webhook's answer soon says how that went."""
-    service = service_of(request)
-    await service.writer.submit(try_webhook(tenant_of(request), webhook_id))
-    return Response(status_code=204)
+    await call.submit(try_webhook(call.tenant, webhook_id))
 
 
 @router.serve("DELETE /webhooks/{webhook_id}", "Remove a webhook", None, 204)
-async def delete_webhook(webhook_id: str, request: Request) -> Response:
+async def delete_webhook(call: Call, webhook_id: str) -> None:
     """Remove a webhook, with the messages that wait for it."""
-    service = service_of(request)
-    remove = remove_webhook(tenant_of(request), webhook_id, actor_of(request))
-    await service.writer.submit(remove)
-    return Response(status_code=204)
+    await call.submit(remove_webhook(call.tenant, webhook_id, call.actor))

@@ -2,13 +2,13 @@
 
 from mimetypes import guess_type
 from pathlib import Path
+from typing import Any
 
-from fastapi import Request, Response
+from fastapi import Response
 
 from service.api.access import NO_KEY, READER
 from service.api.body_parsing import BodyParser
-from service.api.routes import Routes, json_response
-from service.api.runtime import service_of
+from service.api.routes import Call, Routes
 from service.base.playground import PlaygroundBody, limits
 from service.base.problems import Problem, ProblemCode
 
@@ -33,31 +33,29 @@ HEADERS = {
 
 
 @router.serve("GET /", role=NO_KEY)
-async def get_page() -> Response:
+async def get_page(_: Call) -> Response:
     """Return the dashboard."""
     return Response(PAGE, headers=HEADERS, media_type="text/html")
 
 
 @router.serve("GET /dashboard/playground")
-async def get_playground(request: Request) -> Response:
+async def get_playground(call: Call) -> dict[str, Any]:
     """Say whether the playground is open, and its limits."""
-    is_open = service_of(request).settings.playground
-    return json_response({"is_open": is_open, "limits": limits()})
+    return {"is_open": call.service.settings.playground, "limits": limits()}
 
 
 @router.serve("POST /dashboard/playground", role=READER)
-async def post_playground(request: Request) -> Response:
+async def post_playground(call: Call) -> dict[str, Any]:
     """Play a small world; 404 where the playground is closed."""
-    service = service_of(request)
-    if not service.settings.playground:
+    if not call.service.settings.playground:
         raise Problem(
             ProblemCode.UNKNOWN_ROUTE, "the playground is closed; LHB_PLAYGROUND opens it"
         )
-    return json_response(await service.playground.run(PLAYED.read(await request.body())))
+    return await call.service.playground.run(PLAYED.read(await call.request.body()))
 
 
 @router.serve("GET /dashboard/{name:path}", role=NO_KEY)
-async def get_asset(name: str, request: Request) -> Response:
+async def get_asset(_: Call, name: str) -> Response:
     """Return a script or a style of the dashboard."""
     path = f"/dashboard/{name}"
     if path not in ASSETS:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Required
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends
 from pydantic import Field, with_config
 from starlette.types import Scope
 from typing_extensions import TypedDict
@@ -16,11 +16,12 @@ from typing_extensions import TypedDict
 from lhb_engine.agents import ALGORITHMS, make_options
 from lhb_engine.randomness import SEED_LIMIT
 from service.api.body_parsing import BodyParser
-from service.api.routes import Routes, json_response
-from service.api.runtime import Service, actor_of, service_of, tenant_of
+from service.api.routes import Call, Routes
+from service.api.runtime import Service
+from service.api.sessions import creation
 from service.base.field_types import STRICT, Dim, Horizon, Number
 from service.base.problems import Problem, ProblemCode
-from service.commands.sessions import change_session, create_session, find_session, remove_session
+from service.commands.sessions import change_session, find_session, remove_session
 from service.fits.cost import allowed_cost
 from service.rounds.closing import closing_of
 from service.session.records import Actor, DecisionRow, SessionKey, SessionRow, TrajectoryKey
@@ -62,16 +63,9 @@ async def make_session(
 
     It has a seed of its own: the same body without one would find a session that was renamed.
     """
-    create = create_session(
-        tenant,
-        {**body, "seed": secrets.randbelow(SEED_LIMIT)},
-        service.settings.allow_oracles,
-        allowed_cost(service.settings),
-        actor,
-        service.limits,
-    )
+    asked = {**body, "seed": secrets.randbelow(SEED_LIMIT)}
     try:
-        session, _ = await service.writer.submit(create)
+        session, _ = await service.writer.submit(creation(service, tenant, actor, asked))
     except Problem as problem:
         other = await find_loop(service, tenant, body["name"])
         if problem.code != ProblemCode.SESSION_CONFLICT or other is None:
@@ -167,21 +161,21 @@ def remove_unused(uow: UnitOfWork, key: SessionKey, by: Actor) -> None:
 
 
 @router.serve("GET /configurations/service")
-async def get_configuration(version: Version, request: Request) -> Response:
+async def get_configuration(call: Call, version: Version) -> dict[str, Any]:
     """Return the configuration; before the first call, what that call would begin with."""
-    session = await find_loop(service_of(request), tenant_of(request))
+    session = await find_loop(call.service, call.tenant)
     if session is None:
-        return json_response(configuration_of(DEFAULTS, "live"))
-    return json_response(configuration_of(settings_of(session), session.trial.mode))
+        return configuration_of(DEFAULTS, "live")
+    return configuration_of(settings_of(session), session.trial.mode)
 
 
 @router.serve("PUT /configurations/service")
-async def put_configuration(version: Version, request: Request) -> Response:
+async def put_configuration(call: Call, version: Version) -> dict[str, Any]:
     """Make the session by a configuration, or again while it has no rounds.
 
     The learning mode, the wait and the exploration may change at any time.
     """
-    service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
+    request, service, tenant, actor = call
     configuration = CONFIGURATION.read(await request.body())
     session = await find_loop(service, tenant)
     before = DEFAULTS if session is None else settings_of(session)
@@ -202,7 +196,7 @@ async def put_configuration(version: Version, request: Request) -> Response:
     if changes:
         change = change_session(session.key, changes, actor, allowed_cost(service.settings))
         session = await service.writer.submit(change)
-    return json_response(configuration_of(settings_of(session), session.trial.mode))
+    return configuration_of(settings_of(session), session.trial.mode)
 
 
 def settings_of(session: SessionRow) -> dict[str, Any]:

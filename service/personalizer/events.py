@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 import numpy as np
-from fastapi import Request, Response
+from fastapi import Request
 from pydantic import FailFast, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
@@ -16,8 +16,8 @@ from service.api.body_parsing import BodyParser
 from service.api.decisions import read_decision, refuse_repeated, take
 from service.api.request_bodies import MAX_ARMS, DecisionBody
 from service.api.rewards import made_receive, receive_parts
-from service.api.routes import Routes, json_response
-from service.api.runtime import READ_AT_ONCE_BYTES, Service, actor_of, service_of, tenant_of
+from service.api.routes import Call, Routes
+from service.api.runtime import READ_AT_ONCE_BYTES, Service
 from service.base.field_types import MOST_LETTERS, STRICT, ArmIds, ClientId, Key, Number
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
@@ -159,9 +159,9 @@ REWARD = BodyParser(RewardRequest)
 
 
 @router.serve("POST /rank")
-async def post_rank(version: Version, request: Request) -> Response:
+async def post_rank(call: Call, version: Version) -> tuple[dict[str, Any], int]:
     """Take a decision; the same event id gets the first answer again."""
-    service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
+    request, service, tenant, actor = call
     body, trajectory = await request.body(), trajectory_of(request)
     loop = await find_loop(service, tenant)
     dim = DEFAULTS["dim"] if loop is None else loop.dim
@@ -172,7 +172,7 @@ async def post_rank(version: Version, request: Request) -> Response:
         decision = await defer(service, session, room, query, trajectory)
     else:
         decision = await decide(service, session, query, trajectory)
-    return json_response(rank_answer(query, decision, session), 201)
+    return rank_answer(query, decision, session), 201
 
 
 async def decide(
@@ -206,14 +206,14 @@ def ways_to_ask(session: SessionRow) -> list[tuple[int | None, int | None]]:
     return [*first, (None, None)]
 
 
-@router.serve("POST /events/{event_id:text}/reward")
-async def post_reward(version: Version, event_id: str, request: Request) -> Response:
+@router.serve("POST /events/{event_id:text}/reward", "", None, 204)
+async def post_reward(call: Call, version: Version, event_id: str) -> None:
     """Store the reward of an event.
 
     As in Personalizer, a reward of an unknown event, and with aggregation "earliest" a second one,
     is answered 204 and has no effect.
     """
-    service, tenant = service_of(request), tenant_of(request)
+    request, service, tenant, _ = call
     value = REWARD.read(await request.body())["value"]
     body: Any = {"value": value, "event_id": event_id, "trajectory": trajectory_of(request)}
     session = await find_loop(service, tenant)
@@ -226,13 +226,12 @@ async def post_reward(version: Version, event_id: str, request: Request) -> Resp
         except Problem as problem:
             if problem.code not in (ProblemCode.UNKNOWN_EVENT, ProblemCode.REWARD_CONFLICT):
                 raise
-    return Response(status_code=204)
 
 
-@router.serve("POST /events/{event_id:text}/activate")
-async def post_activate(version: Version, event_id: str, request: Request) -> Response:
+@router.serve("POST /events/{event_id:text}/activate", "", None, 204)
+async def post_activate(call: Call, version: Version, event_id: str) -> None:
     """Begin the round of a deferred event: what was answered then is shown now."""
-    service, tenant = service_of(request), tenant_of(request)
+    request, service, tenant, _ = call
     trajectory = trajectory_of(request)
     session = await find_loop(service, tenant)
     waiting = None
@@ -243,11 +242,10 @@ async def post_activate(version: Version, event_id: str, request: Request) -> Re
         if waiting is not None:
             await take(service, shown_later(service, session, waiting))
         elif await find_decision(service, (*session.key, trajectory), event_id) is not None:
-            return Response(status_code=204)  # its rank did not defer it
+            return  # its rank did not defer it
     if waiting is None:
         detail = f"no event has the id {event_id!r}"
         raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "eventId")
-    return Response(status_code=204)
 
 
 def trajectory_of(request: Request) -> str:

@@ -1,7 +1,7 @@
 """The one ASGI middleware: request id, access, limits, hot routes, errors, metrics and log line."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api import batch, decisions, rewards
 from service.api.access import ADMIN, EVERYBODY, NEEDED, ROLES, WRITER
 from service.api.metrics import Metrics
+from service.api.routes import Handler
 from service.api.runtime import Service, service_of
 from service.api.session_names import is_by_name, is_id, replace_name
 from service.base.field_types import field_name
@@ -32,11 +33,10 @@ from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_log import Asked, RequestIds, RequestLog, trace_of
 
-Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
 BATCH_ROUTE = "/v1/batch"
 HANDLERS: dict[str, tuple[Handler, str]] = {
-    "decisions": (decisions.decide, "/v1/sessions/{session_id}/decisions"),
-    "rewards": (rewards.receive, "/v1/sessions/{session_id}/rewards"),
+    "decisions": (decisions.post_decision, "/v1/sessions/{session_id}/decisions"),
+    "rewards": (rewards.post_rewards, "/v1/sessions/{session_id}/rewards"),
 }
 if TYPE_CHECKING:
     from service.web.spans import RequestSpan, Tracing
@@ -298,7 +298,7 @@ def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
         return None
     path = scope["path"]
     if path == BATCH_ROUTE:
-        return batch.run_batch, BATCH_ROUTE, ""
+        return batch.post_batch, BATCH_ROUTE, ""
     parts = path.split("/")
     if len(parts) != 5 or parts[2] != "sessions" or parts[1] != "v1" or parts[4] not in HANDLERS:
         return None

@@ -1,12 +1,16 @@
 """Rewards over time: bins of all trajectories, and what the estimate in use expects of them."""
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from service.api import series, sessions
+from service.api.routes import Call
 from service.base.recurring import Intervals
+from service.session.records import Actor
 from service.storage.reader import Reader
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve
@@ -219,7 +223,10 @@ async def test_no_round_is_no_bin(serve: Serve) -> None:
 async def test_changes_are_events(serve: Serve) -> None:
     async with serve(Intervals(changes=0.01)) as client:
         session = await client.create()
-        events = sessions._events(client.service, "", session, lambda: True)
+        keys = SimpleNamespace(key_watch=SimpleNamespace(still_allows=lambda scope: True))
+        request: Any = SimpleNamespace(app=SimpleNamespace(state=keys), scope={})
+        call = Call(request, client.service, "", Actor(None, None))
+        events = sessions._events(call, session)
         read = [await anext(events)]
         await client.decide(session)
         read.append(await anext(events))  # comes by itself

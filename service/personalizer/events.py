@@ -21,7 +21,6 @@ from service.api.runtime import READ_AT_ONCE_BYTES, Service
 from service.base.field_types import MOST_LETTERS, STRICT, ArmIds, ClientId, Key, Number
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
-from service.commands.decisions import Decide
 from service.personalizer.configuration import (
     DEFAULTS,
     PATH,
@@ -76,26 +75,6 @@ class RankQuery(NamedTuple):
     contexts: Floats
     event_id: str
     is_deferred: bool
-
-    def decision_body(
-        self, trajectory: str, forced: int | None = None, default: int | None = None
-    ) -> DecisionBody:
-        """Return the decision that this request asks for, as POST .../decisions takes it."""
-        body: DecisionBody = {
-            "contexts": encoded(self.contexts),
-            "arm_ids": self.open_ids,
-            "event_id": self.event_id,
-            "trajectory": trajectory,
-        }
-        named = {"forced_arm": forced, "default_arm": default}
-        body |= {name: arm for name, arm in named.items() if arm is not None}  # type: ignore[typeddict-item]
-        return body
-
-
-def encoded(contexts: Floats) -> Any:
-    """Return contexts as a decision's body holds them, already decoded."""
-    data = contexts.astype("<f8").tobytes()
-    return {"dtype": "float64", "shape": list(contexts.shape), "data": data}
 
 
 def read_rank(body: bytes, dim: int) -> SlicedWork[RankQuery]:
@@ -182,15 +161,36 @@ async def decide(
 
     In mode "shadow" it is played, and a control group plays it too.
     """
-    key = session.tenant, session.id
-    for n, (forced, default) in enumerate(ways := ways_to_ask(session)):
+    for n, arms in enumerate(ways := ways_to_ask(session)):
         try:
-            command = read_decision(service, *key, query.decision_body(trajectory, forced, default))
-            return (await take(service, command)).decision
+            return await taken(service, session, query, trajectory, *arms)
         except Problem as problem:
             if problem.code != ProblemCode.EVENT_CONFLICT or n == len(ways) - 1:
                 raise
     raise AssertionError("a decision is taken or refused")
+
+
+async def taken(
+    service: Service,
+    session: SessionRow,
+    query: RankQuery,
+    trajectory: str,
+    forced: int | None = None,
+    default: int | None = None,
+) -> DecisionRow:
+    """Take the decision that a request asks for, as POST .../decisions does."""
+    contexts: Any = {"dtype": "float64", "shape": list(query.contexts.shape)}
+    contexts["data"] = query.contexts.astype("<f8").tobytes()  # decoded already
+    body: DecisionBody = {
+        "contexts": contexts,
+        "arm_ids": query.open_ids,
+        "event_id": query.event_id,
+        "trajectory": trajectory,
+        "forced_arm": forced,
+        "default_arm": default,
+    }
+    command = read_decision(service, session.tenant, session.id, body)
+    return (await take(service, command)).decision
 
 
 def ways_to_ask(session: SessionRow) -> list[tuple[int | None, int | None]]:
@@ -240,7 +240,11 @@ async def post_activate(call: Call, version: Version, event_id: str) -> None:
         if room is not None:
             waiting = await find_decision(service, (*room.key, trajectory), event_id)
         if waiting is not None:
-            await take(service, shown_later(service, session, waiting))
+            assert waiting.client_event_id is not None
+            assert waiting.arm_id is not None
+            ids, contexts = [waiting.arm_id], waiting.selected(session.dim)[np.newaxis]
+            shown = RankQuery(ids, ids, contexts, waiting.client_event_id, False)
+            await taken(service, session, shown, trajectory, BASELINE)
         elif await find_decision(service, (*session.key, trajectory), event_id) is not None:
             return  # its rank did not defer it
     if waiting is None:
@@ -271,10 +275,8 @@ async def defer(
         if arm is None or arm >= len(query.open_ids):
             detail = f"event {query.event_id!r} was used before, with another body"
             raise Problem(ProblemCode.EVENT_CONFLICT, detail, "eventId")
-        body = query.decision_body(trajectory, arm)
         try:
-            command = read_decision(service, room.tenant, room.id, body)
-            return (await take(service, command)).decision
+            return await taken(service, room, query, trajectory, arm)
         except Problem as problem:
             if problem.code != ProblemCode.EVENT_CONFLICT or earlier is not None:
                 raise  # else the same request was answered meanwhile
@@ -291,22 +293,3 @@ async def _arm_now(service: Service, session: SessionRow, query: RankQuery) -> i
         return agent.choose(query.contexts, draw).arm
 
     return await service.query(session.tenant, choose)
-
-
-def shown_later(service: Service, session: SessionRow, waiting: DecisionRow) -> Decide:
-    """Make the round of a deferred event, now that its action is shown: a forced decision."""
-    contexts = waiting.selected(session.dim)[np.newaxis]
-    assert waiting.client_event_id is not None
-    assert waiting.arm_id is not None
-    return read_decision(
-        service,
-        session.tenant,
-        session.id,
-        {
-            "contexts": encoded(contexts),
-            "arm_ids": [waiting.arm_id],
-            "forced_arm": 0,
-            "event_id": waiting.client_event_id,
-            "trajectory": waiting.trajectory,
-        },
-    )

@@ -7,7 +7,8 @@ libraries and CPU, else equal within 1e-9 relative to its largest number.
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,37 +37,26 @@ NOT_COMPARED = ("seconds",)  # members of an estimate that differ between runs
 class SessionReplay:
     """The result of a replay."""
 
-    # session_id, name, tenant: of the session; the name may be None
     session_id: str
-    name: str | None = None
+    name: str | None = None  # of the session
     tenant: str = ""
-    # n_decisions, n_estimates: how many were recomputed
-    n_decisions: int = 0
-    n_estimates: int = 0
+    # decisions, estimates: how many were recomputed
+    decisions: int = 0
+    estimates: int = 0
     # estimates with another fingerprint, which are compared within the tolerance
-    n_elsewhere: int = 0
-    n_erased: int = 0  # estimates that cannot be computed again: rows of theirs were erased since
-    # estimates that cannot be computed again: the session has dropped rows of theirs
-    n_dropped: int = 0
+    estimates_from_elsewhere: int = 0
+    # estimates that cannot be computed again: rows of theirs were erased, or dropped, since
+    estimates_erased: int = 0
+    estimates_dropped: int = 0
     dropped_to: int = 0  # the session's rounds up to this position are dropped, or about to be
     # one sentence per difference; empty if everything is equal
     differences: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values, with at most 100 differences."""
-        return {
-            "session_id": self.session_id,
-            "name": self.name,
-            "tenant": self.tenant,
-            "decisions": self.n_decisions,
-            "estimates": self.n_estimates,
-            "estimates_from_elsewhere": self.n_elsewhere,
-            "estimates_erased": self.n_erased,
-            "estimates_dropped": self.n_dropped,
-            "dropped_to": self.dropped_to,
-            "equal": not self.differences,
-            "differences": self.differences[:100],
-        }
+        said = asdict(self)
+        shown = said.pop("differences")[:100]
+        return {**said, "equal": not shown, "differences": shown}
 
 
 def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
@@ -87,7 +77,12 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         has_direction = stored.theta is not None
         in_use = in_use.after(session, record.number, manifest, has_direction=has_direction)
         states[record.model_version] = agent.state()
-    agents = _Agents(session, states)
+
+    @cache
+    def agent_of(version: int, revision: int) -> Agent | None:
+        state = states.get(version)
+        return None if state is None else build_agent(session.at_revision(revision), state)
+
     last = 0
     for trajectory in reader.trajectories(session.key):
         version, n_gone = 0, trajectory.n_rounds - rounds_left(reader, session, trajectory)
@@ -97,7 +92,8 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
             if decision.round != rounds or decision.model_version < version:
                 replay.differences.append(f"{_name(decision)}: out of order")
             version = decision.model_version
-            _decide_again(session, agents, decision, replay)
+            took = agent_of(version, session.changes.revision_of(decision.position))
+            _decide_again(session, took, decision, replay)
         if rounds != trajectory.n_rounds:
             replay.differences.append(f"trajectory {trajectory.key!r}: rounds are missing")
         last += rounds - n_gone
@@ -106,30 +102,10 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     return replay
 
 
-class _Agents:
-    """The agents that decided, by version of the model and revision of the session's options."""
-
-    def __init__(self, session: SessionRow, states: dict[int, dict[str, Any]]) -> None:
-        self._session, self._states = session, states
-        self._changes = session.changes
-        self._agents: dict[tuple[int, int], Agent] = {}
-
-    def of(self, decision: DecisionRow) -> Agent | None:
-        """Return the agent that took a decision; None if there is no such version."""
-        version, revision = decision.model_version, self._changes.revision_of(decision.position)
-        if version not in self._states:
-            return None
-        if (version, revision) not in self._agents:
-            session = self._session.at_revision(revision)
-            self._agents[version, revision] = build_agent(session, self._states[version])
-        return self._agents[version, revision]
-
-
 def _decide_again(
-    session: SessionRow, agents: "_Agents", decision: DecisionRow, replay: SessionReplay
+    session: SessionRow, agent: Agent | None, decision: DecisionRow, replay: SessionReplay
 ) -> None:
-    replay.n_decisions += 1
-    agent = agents.of(decision)
+    replay.decisions += 1
     if agent is None:
         replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
         return
@@ -183,7 +159,7 @@ def _refit(
     replay: SessionReplay,
     gaps: Ints,
 ) -> None:
-    replay.n_estimates += 1
+    replay.estimates += 1
     manifest = record.inputs
     window, known = FitWindow(**manifest["window"]), Watermark.from_json(manifest)
     if session.revision:
@@ -193,12 +169,12 @@ def _refit(
     anew = manifest.get("anew", FOR_EVER)
     fit = read_fit(*given, takes_kept=False, anew=anew).fit
     if fit is None:
-        replay.n_dropped += 1
+        replay.estimates_dropped += 1
         return
     is_since = manifest.get("n_erased", 0) != session.n_erased_rows
     n_gone = timeline_of(session).n_gone(gaps, window) if is_since else 0
     if n_gone and fit.kept is None and not fit.history.trajectories:
-        replay.n_erased += 1
+        replay.estimates_erased += 1
         return
     try:
         found, _ = fit.run()
@@ -210,7 +186,7 @@ def _refit(
     known_names = record.values.keys()
     before = {name: value for name, value in stored.to_json().items() if name in known_names}
     is_exact = record.fingerprint == json.dumps(fingerprint())
-    replay.n_elsewhere += not is_exact
+    replay.estimates_from_elsewhere += not is_exact
     where = f"estimate {record.number} (epoch {record.epoch})"
     other = [
         f"{where}: {name} is {again[name]!r} now"
@@ -219,7 +195,7 @@ def _refit(
         and not (before[name] == again[name] if is_exact else _is_close(before[name], again[name]))
     ]
     if other and n_gone:  # it was made from rows that were erased since
-        replay.n_erased += 1
+        replay.estimates_erased += 1
     else:
         replay.differences += other
 

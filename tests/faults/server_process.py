@@ -36,7 +36,7 @@ def assert_replay_equals_live(url: str) -> int:
             replay = replay_session(reader, session)
             assert not replay.differences, (session.id, replay.differences[:3])
             n_gone = session.n_erased_rounds + session.n_dropped_rounds
-            assert replay.n_decisions == session.n_rounds - n_gone
+            assert replay.decisions == session.n_rounds - n_gone
             n_decisions += session.n_rounds
     return n_decisions
 

@@ -132,8 +132,8 @@ def test_nothing_is_lost_and_fits_go_on(database_url: str, settings: dict[str, A
         replay = replay_session(reader, session)
     wrong = [one for one in replay.differences if not one.startswith("estimate ")]
     assert wrong == []
-    assert replay.n_decisions == session.n_rounds - session.n_dropped_rounds
-    assert replay.n_dropped > 0
+    assert replay.decisions == session.n_rounds - session.n_dropped_rounds
+    assert replay.estimates_dropped > 0
 
 
 def said(at: float) -> str:
@@ -210,4 +210,4 @@ def test_decisions_of_slots_go_and_nothing_else(database_url: str) -> None:
         replay = replay_session(reader, session)
     wrong = [one for one in replay.differences if not one.startswith("estimate ")]
     assert wrong == []
-    assert replay.n_dropped > 0
+    assert replay.estimates_dropped > 0

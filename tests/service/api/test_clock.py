@@ -115,7 +115,7 @@ async def test_totals_over_all_trajectories_are_learned_from(serve: Serve) -> No
                 assert stored is not None
                 replay = replay_session(reader, stored)
                 assert replay.differences == []
-                assert (replay.n_decisions, replay.n_estimates > 0) == (121, True)
+                assert (replay.decisions, replay.estimates > 0) == (121, True)
 
 
 async def test_bad_times_name_the_field_and_write_nothing(serve: Serve) -> None:

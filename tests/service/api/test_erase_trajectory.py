@@ -59,7 +59,7 @@ async def test_nothing_of_a_person_is_left(serve: Serve) -> None:
     async with serve() as client:
         session = await lived(client)
         path = f"/v1/sessions/{session}"
-        n = replayed(client, session).n_estimates
+        n = replayed(client, session).estimates
         assert n >= 1
         for _ in range(2):  # a retry does nothing
             await erase(client, session, "ann")
@@ -83,8 +83,8 @@ async def test_nothing_of_a_person_is_left(serve: Serve) -> None:
         assert (told["n_rounds"], told["n_trajectories"], told["n_erased_rounds"]) == (90, 2, 30)
         replay = replayed(client, session)
         assert replay.differences == []
-        assert (replay.n_decisions, replay.n_estimates) == (60, n + 1)
-        assert 0 < replay.n_erased <= n
+        assert (replay.decisions, replay.estimates) == (60, n + 1)
+        assert 0 < replay.estimates_erased <= n
         entries = (await client.read("/v1/audit"))["items"]
         about = [item["detail"] for item in entries if item["action"] == "trajectory_erased"]
         assert about == [{"rounds": 30, "measurements": 30}]  # and one void

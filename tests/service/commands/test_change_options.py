@@ -77,7 +77,7 @@ def test_each_decision_and_fit_is_repeated_with_its_options(
     play(harness, 40, database_url)
     found = replayed(harness)
     assert found.differences == []
-    assert (found.n_decisions, found.n_estimates > 8) == (125, True)
+    assert (found.decisions, found.estimates > 8) == (125, True)
     with harness.store.reader() as reader:
         decisions = reader.decisions((*harness.key, ""), 0, 1000)
         lines = list(export_session(reader, harness.session))

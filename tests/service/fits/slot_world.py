@@ -222,5 +222,5 @@ class World:
         with self.harness.store.reader() as reader:
             replay = replay_session(reader, self.harness.session)
         assert replay.differences == []
-        assert replay.n_estimates == self.n_fits
-        return replay.n_erased
+        assert replay.estimates == self.n_fits
+        return replay.estimates_erased

@@ -186,11 +186,11 @@ def test_whatever_somebody_did_the_fit_after_the_erasure_is_the_same(
         assert world.reason() == "erased"
         assert world.in_use() == before[-1]  # meanwhile
         after.append(world.fit())
-        n_fits = world.replayed().n_estimates
+        n_fits = world.replayed().estimates
         world.play(9)
         later.append(world.ask())
         replay = world.replayed()
-        assert replay.n_estimates > n_fits > replay.n_erased > 0  # each later one is equal
+        assert replay.estimates > n_fits > replay.estimates_erased > 0  # each later one is equal
     assert before[0]["theta"] != before[1]["theta"]
     assert after[0]["status"] == later[0]["status"] == "ok"
     assert after[0] == after[1]
@@ -230,7 +230,7 @@ def test_a_fit_that_runs_is_made_again(world: World) -> None:
     last = json.loads(harness.estimates[-1].manifest)
     assert (last["attempts"], last["n_erased"]) == (0, 66)
     assert world.in_use()["theta"] == found["theta"] != before["theta"]
-    assert world.replayed().n_erased < n + 1
+    assert world.replayed().estimates_erased < n + 1
 
 
 @on_one_database
@@ -245,7 +245,7 @@ def test_a_first_fit_that_runs_is_made_again(world: World) -> None:
     assert world.finish(running) is None
     assert harness.estimates == []
     world.fit()
-    assert world.replayed().n_erased == 0
+    assert world.replayed().estimates_erased == 0
 
 
 @on_one_database

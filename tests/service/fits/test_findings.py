@@ -47,7 +47,7 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         assert [one["missing"] for one in unchecked] == ["sets", "found"]
         assert "horizon_short" in unchecked[1]["codes"]
         replay = replayed(client, session)
-        assert (replay.differences, replay.n_estimates > 0) == ([], True)
+        assert (replay.differences, replay.estimates > 0) == ([], True)
 
         lines = (await client.get(f"/v1/sessions/{session}/events")).content
         made = await client.post("/v1/sessions/import", content=lines, headers=TYPED)
@@ -82,7 +82,7 @@ async def test_later_fits_are_told_the_season_that_was_found(serve: Serve) -> No
         assert estimate["findings"] == []
         assert estimate["effects"]["groups"] == ["season 24, harmonic 1"]
         replay = replayed(client, session)
-        assert (replay.differences, replay.n_estimates > 1) == ([], True)
+        assert (replay.differences, replay.estimates > 1) == ([], True)
 
         lines = (await client.get(f"/v1/sessions/{session}/events")).content
         made = await client.post("/v1/sessions/import", content=lines, headers=TYPED)

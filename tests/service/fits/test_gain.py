@@ -64,7 +64,7 @@ async def test_an_estimate_says_what_choices_earn(serve: Serve, names: str) -> N
                 found = reader.session(("", one))
                 assert found is not None
                 replay = replay_session(reader, found)
-            assert (replay.differences, replay.n_estimates > 0) == ([], True)
+            assert (replay.differences, replay.estimates > 0) == ([], True)
         assert await gain_of(client, made.json()["id"]) == gain
 
 

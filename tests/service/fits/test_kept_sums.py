@@ -55,7 +55,7 @@ def test_a_session_lives_on_sums(
         with harness.store.reader() as reader:
             replay = replay_session(reader, harness.session)
         assert replay.differences == []
-        assert replay.n_estimates == world.n_fits
+        assert replay.estimates == world.n_fits
         assert (len(read) >= world.n_from_sums) == (at_once == 0)
     assert max(read) < 200
     harness.run(remove_session(harness.key))

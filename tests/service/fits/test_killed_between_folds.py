@@ -128,5 +128,5 @@ def test_default_rewards_with_levels(
         with harness.store.reader() as reader:
             replay = replay_session(reader, harness.session)
         assert replay.differences == []
-        assert replay.n_decisions == harness.session.n_rounds - harness.session.n_dropped_rounds
-    assert replay.n_dropped > 0
+        assert replay.decisions == harness.session.n_rounds - harness.session.n_dropped_rounds
+    assert replay.estimates_dropped > 0

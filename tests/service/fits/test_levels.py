@@ -44,7 +44,7 @@ async def test_a_session_learns_beside_levels_of_learners(serve: Serve) -> None:
         assert found["findings"] == []
         replay = replayed(client, session)
         assert replay.differences == []
-        assert replay.n_estimates >= 1
+        assert replay.estimates >= 1
         path = f"/v1/sessions/{session}/copy"
         copy = await client.post(path, json={"options": {}, "name": "without levels"})
         assert copy.status_code == 201, copy.text

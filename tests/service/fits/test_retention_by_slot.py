@@ -79,7 +79,7 @@ def n_replayed(harness: ServiceHarness) -> int:
     with harness.store.reader() as reader:
         replay = replay_session(reader, harness.session)
     assert replay.differences == []
-    return replay.n_estimates - replay.n_dropped - replay.n_erased
+    return replay.estimates - replay.estimates_dropped - replay.estimates_erased
 
 
 # what databases do alike is in tests/contracts/test_store_dropping.py

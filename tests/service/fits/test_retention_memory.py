@@ -74,7 +74,7 @@ def test_fits_are_those_of_a_session_that_keeps_all(
         replay = replay_session(reader, session)
         file = b"".join(export_session(reader, session))
     assert replay.differences == []
-    assert 0 < replay.n_dropped < replay.n_estimates - 3
+    assert 0 < replay.estimates_dropped < replay.estimates - 3
     assert b'"record":"sums"' not in file
     moved, _ = harness.import_file(tmp_path, file)
     twins.keys.append(moved.key)

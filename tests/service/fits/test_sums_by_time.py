@@ -58,7 +58,7 @@ def check_replay(harness: ServiceHarness, world: World) -> None:
     with harness.store.reader() as reader:
         replay = replay_session(reader, harness.session)
     assert replay.differences == []
-    assert replay.n_estimates == world.n_fits
+    assert replay.estimates == world.n_fits
 
 
 @pytest.mark.parametrize(

@@ -149,4 +149,4 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
     with harness.store.reader() as reader:
         replay = replay_session(reader, harness.session)
     assert replay.differences == []
-    assert 0 < replay.n_erased <= n_fits + 1
+    assert 0 < replay.estimates_erased <= n_fits + 1

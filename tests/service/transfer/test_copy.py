@@ -94,7 +94,7 @@ def test_a_copy_fits_all_that_its_source_has(
     with harness.store.reader() as reader:
         replay = replay_session(reader, harness.session)
     assert replay.differences == []
-    assert (replay.n_decisions, replay.n_estimates) == (62, 1)
+    assert (replay.decisions, replay.estimates) == (62, 1)
 
 
 @pytest.mark.anyio

@@ -56,8 +56,8 @@ async def test_replay_equals_live(serve: Serve, body: dict[str, Any]) -> None:
         session = await lived(client, **body)
         replay = replayed(client, session)
         assert replay.differences == []
-        assert replay.n_decisions == 81
-        assert replay.n_estimates >= (4 if "refit" in body else 1)
+        assert replay.decisions == 81
+        assert replay.estimates >= (4 if "refit" in body else 1)
 
 
 @on_one_database
@@ -74,7 +74,7 @@ async def test_replay_equals_live_whatever_decides(serve: Serve, name: str) -> N
             session = await lived(client, algorithm=name, **more)
         replay = replayed(client, session)
         assert replay.differences == []
-        assert replay.n_decisions >= 40
+        assert replay.decisions >= 40
 
 
 @on_one_database

@@ -41,59 +41,6 @@ MOST_ARMS = 50  # that are told apart: those chosen most
 LAST = Query(2000, ge=1, le=100_000, description="decisions of the session, the last")
 
 
-def feature_answers(
-    session: SessionRow, estimate: dict[str, Any], contexts: Floats, passed: Ints
-) -> list[dict[str, Any]]:
-    """Return the members of `FeatureCreditAnswer` for each feature, of decisions' contexts."""
-    pays, names = Estimate.from_json(estimate).pays, session.names.columns
-    profiles = np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
-    found = credit_by_feature(contexts, passed, profiles)
-    bands, total = (estimate.get("intervals") or {}).get("lag_sums"), contexts.sum(axis=0)
-    totals, ones = estimate.get("totals"), np.eye(contexts.shape[1])
-    items: list[dict[str, Any]] = []
-    for i, n_first in enumerate(first_lags(profiles).tolist()):
-        item = {"feature": i, "name": names[i] if i < len(names) else None, "first_lags": n_first}
-        intervals = None
-        if bands is not None:
-            shown = np.sort(np.multiply(bands[i], total[i])).tolist()
-            intervals = dict(zip(("at_once", "later", "in_all"), shown, strict=True))
-            if totals is not None:  # as what an arm pays has them
-                ends = worth_interval(totals, ones[i])
-                intervals["in_all"] = ends and sorted(np.multiply(ends, total[i]).tolist())
-        split = {name: float(values[i]) for name, values in found.items()}
-        items.append(item | split | {"intervals": intervals})
-    return items
-
-
-def credit_answers(
-    decisions: Sequence[DecisionRow], estimate: dict[str, Any] | None, reason: str, passed: Ints
-) -> list[dict[str, Any]]:
-    """Return the members of `CreditAnswer` for each decision of one trajectory.
-
-    The shares are computed from a stored `estimate`, and are None where there is a `reason`;
-    `passed` (n_decisions,) counts the lags since each decision, its own included.
-    """
-    earned: list[float | None] = [None] * len(decisions)
-    to_come = list(earned)
-    if estimate is not None and decisions and not reason:
-        fitted = Estimate.from_json(estimate)
-        theta = np.array(estimate["theta"])
-        nothing = np.zeros(len(theta))  # a round without action
-        contexts = [d.selected(len(theta)) if d.context else nothing for d in decisions]
-        shares = credit(np.array(contexts), passed, theta, fitted.pays)
-        earned, to_come = shares.earned.tolist(), shares.to_come.tolist()
-    return [
-        {
-            **members_of(CreditAnswer, decision),
-            "earned": earned[i],
-            "to_come": to_come[i],
-            "reason": reason or None,
-            "n_lags_passed": int(passed[i]),
-        }
-        for i, decision in enumerate(giving_way(decisions))
-    ]
-
-
 @router.read(
     "/credit",
     "List each decision's share in past and future rewards",
@@ -118,7 +65,7 @@ def get_credit(
     decisions = reader.decisions(key, int(cursor), limit + 1)
     row = reader.trajectory(key)
     n_rounds = 0 if row is None else row.n_rounds
-    estimate, reason = _estimate_in_use(reader, session)
+    estimate, reason, pays = _in_use(reader, session)
     shown, following = cut(decisions, limit, lambda decision: decision.round)
     if shown:
         ends = shown[0].round, shown[-1].round
@@ -126,9 +73,22 @@ def get_credit(
         shown = [one._replace(context=b"") if one.round in void else one for one in shown]
     rounds, times = np.array([(one.round, one.at) for one in shown]).reshape(-1, 2).T
     passed = timeline_of(session).lags_passed(session, rounds.astype(int), times, n_rounds)
-    items = credit_answers(shown, estimate, reason, passed)
-    decides, version = deciding(reader, session), session.model_version
-    return {**page(items, following), "model_version": version, "deciding": decides}
+    earned, to_come = [[None] * len(shown)] * 2
+    if pays is not None:
+        theta = np.array(estimate["theta"])
+        shares = credit(_contexts(shown, session.dim), passed, theta, pays)
+        earned, to_come = (one.tolist() for one in shares)
+    items = [
+        {
+            **members_of(CreditAnswer, decision),
+            "earned": earned[i],
+            "to_come": to_come[i],
+            "reason": reason,
+            "n_lags_passed": int(passed[i]),
+        }
+        for i, decision in enumerate(giving_way(shown))
+    ]
+    return {**page(items, following), **decides(reader, session)}
 
 
 @router.read(
@@ -143,24 +103,37 @@ def get_earnings(reader: Reader, session: SessionRow, rounds: int = LAST) -> dic
     side of its total, at least the decision's own round. `intervals` need lag profiles of features'
     own, and intervals of these.
     """
-    estimate, reason = _estimate_in_use(reader, session)
+    estimate, reason, pays = _in_use(reader, session)
     items: list[dict[str, Any]] = []
-    if estimate is not None and not reason:
+    if pays is not None:
         timeline, parts = timeline_of(session), [np.zeros((0, session.dim + 1))]
         for numbers, times, contexts in last_decisions(reader, session, rounds):
             passed = timeline.lags_passed(session, numbers, times, int(numbers[-1]))
             parts.append(np.column_stack([contexts, passed]))
         decisions = np.concatenate(parts)
         contexts, n_passed = decisions[:, :-1], decisions[:, -1].astype(int)
-        items = feature_answers(session, estimate, contexts, n_passed)
+        profiles = _profiles(estimate, pays)
+        found, names = credit_by_feature(contexts, n_passed, profiles), session.names.columns
+        bands, total = (estimate.get("intervals") or {}).get("lag_sums"), contexts.sum(axis=0)
+        totals, ones = estimate.get("totals"), np.eye(session.dim)
+        for i, n in enumerate(first_lags(profiles).tolist()):
+            item = {"feature": i, "name": names[i] if i < len(names) else None, "first_lags": n}
+            intervals = None
+            if bands is not None:
+                shown = np.sort(np.multiply(bands[i], total[i])).tolist()
+                intervals = dict(zip(("at_once", "later", "in_all"), shown, strict=True))
+                if totals is not None:  # as what an arm pays has them
+                    ends = worth_interval(totals, ones[i])
+                    intervals["in_all"] = ends and sorted(np.multiply(ends, total[i]).tolist())
+            split = {name: float(values[i]) for name, values in found.items()}
+            items.append(item | split | {"intervals": intervals})
     return {
         "first_round": max(1, session.n_rounds - rounds + 1),
         "last_round": session.n_rounds,
         "items": items,
-        "reason": reason or None,
-        "form": (estimate or {}).get("form"),
-        "model_version": session.model_version,
-        "deciding": deciding(reader, session),
+        "reason": reason,
+        "form": estimate.get("form"),
+        **decides(reader, session),
     }
 
 
@@ -189,12 +162,10 @@ def get_arms(
     counts.update(dict.fromkeys(offered, 0))
     arms = {arm: i for i, (arm, _) in enumerate(counts.most_common(MOST_ARMS))}
     numbers = np.array([arms.get(arm_of(one), len(arms)) for one in chosen], np.int64)
-    none = bytes(8 * session.dim)
-    contexts = np.frombuffer(b"".join(one.context[: len(none)] or none for one in chosen))
-    contexts = contexts.reshape(-1, session.dim)
+    contexts = _contexts(chosen, session.dim)
     seen = [np.array(offered.get(arm, contexts[numbers == i])) for arm, i in arms.items()]
     means = np.array([some.mean(axis=0) for some in seen]).reshape(-1, session.dim)
-    estimate, reason = _estimate_in_use(reader, session)
+    estimate, reason, pays = _in_use(reader, session)
     players = Counter(one.by for one in chosen)
     whose = np.array([one.by for one in chosen])
     played = np.array([contexts[whose == name].mean(axis=0) for name in players])
@@ -202,9 +173,8 @@ def get_arms(
     split: dict[str, Floats] = {}
     ones: list[OneChoiceAnswer] = []
     totals = None
-    if estimate is not None and not reason and chosen:
-        pays = Estimate.from_json(estimate).pays
-        profiles = np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
+    if pays is not None and chosen:
+        profiles = _profiles(estimate, pays)
         since = np.array([one.round - last[one.trajectory] for one in chosen], np.int64)
         times = np.array([one.at for one in chosen])
         passed = timeline_of(session).lags_passed(session, since, times, 0)
@@ -223,7 +193,7 @@ def get_arms(
         item["context"] = means[i].tolist()
         item["is_fixed"] = not np.ptp(np.concatenate([own, seen[i]]), axis=0).any()
         items.append(item | {"shares": shares[i].tolist()})
-    unknown = (estimate or {}).get("no_totals") or (SHARED if totals else NO_BAND)
+    unknown = estimate.get("no_totals") or (SHARED if totals else NO_BAND)
     return {
         "first_round": first,
         "last_round": session.n_rounds,
@@ -236,10 +206,9 @@ def get_arms(
                 zip(players.items(), played.tolist(), strict=True)
             )
         ],
-        "reason": reason or None,
+        "reason": reason,
         "no_intervals": unknown if any(one["interval"] is None for one in ones) else None,
-        "model_version": session.model_version,
-        "deciding": deciding(reader, session),
+        **decides(reader, session),
     }
 
 
@@ -302,10 +271,30 @@ def _shares(
     return cut, np.stack(counts) / np.maximum(np.histogram(place, cut.edges)[0], 1)
 
 
-def _estimate_in_use(reader: Reader, session: SessionRow) -> tuple[dict[str, Any] | None, str]:
-    """Return the estimate in use, if there is one, and why it gives no credit, if it does not."""
+def decides(reader: Reader, session: SessionRow) -> dict[str, Any]:
+    """Return the members of an answer that say what decides."""
+    return {"model_version": session.model_version, "deciding": deciding(reader, session)}
+
+
+def _contexts(rows: Sequence[DecisionRow | ChosenArm], dim: int) -> Floats:
+    """Return the contexts that were chosen, (n, dim); 0 in a round without action."""
+    none = bytes(8 * dim)
+    chosen = b"".join(one.context[: len(none)] or none for one in rows)
+    return np.frombuffer(chosen).reshape(-1, dim)
+
+
+def _profiles(estimate: dict[str, Any], pays: Floats) -> Floats:
+    """Return phi, (n_lags, dim)."""
+    return np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
+
+
+def _in_use(
+    reader: Reader, session: SessionRow
+) -> tuple[dict[str, Any], str | None, Floats | None]:
+    """Return the estimate in use, why it gives no credit, and if it does what actions pay."""
     record = reader.installed(session)
     if record is None:
-        return None, "No estimate is in use."
-    estimate = record.values
-    return estimate, why_no_credit(Estimate.from_json(estimate), session.horizon)
+        return {}, "No estimate is in use.", None
+    estimate = Estimate.from_json(record.values)
+    reason = why_no_credit(estimate, session.horizon)
+    return record.values, reason or None, None if reason else estimate.pays

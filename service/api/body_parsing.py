@@ -165,27 +165,18 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
             return duplicate
         except (ValueError, RecursionError):
             pass
-    named = [(_field(detail["loc"]), detail) for detail in details]
-    errors: list[dict[str, Any]] = [
-        {"code": _CODES.get(d["type"], ProblemCode.INVALID), "field": name, "detail": _in_words(d)}
-        for name, d in named
-    ][:20]
+    errors: list[dict[str, Any]] = []
+    for one in details[:20]:
+        place = tuple(part for part in one["loc"] if part not in (*TAGS, *POLICY_TAGS))
+        said = one["msg"].removeprefix("Value error, ")
+        if one["type"] == "extra_forbidden":
+            said = "there is no field of this name here"
+        code = _CODES.get(one["type"], ProblemCode.INVALID)
+        errors.append({"code": code, "field": field_name(place) or "body", "detail": said})
     top = errors[0]
     several = errors if len(errors) > 1 else None
     detail = f"{top['field']}: {top['detail']}"
     return Problem(top["code"], detail, top["field"], errors=several)
-
-
-def _in_words(error: Mapping[str, Any]) -> str:
-    """Return pydantic's message, without its own terms."""
-    if error["type"] == "extra_forbidden":
-        return "there is no field of this name here"
-    return str(error["msg"]).removeprefix("Value error, ")
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    tags = (*TAGS, *POLICY_TAGS)
-    return field_name(tuple(part for part in location if part not in tags)) or "body"
 
 
 def msgspec_type(kind: Any) -> Any:

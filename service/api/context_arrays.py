@@ -49,7 +49,8 @@ def read_contexts_at_once(value: Any) -> Floats | NamedContexts:
     flat = contexts.ravel()
     # a sum of squares within the bound proves every number within it; a sum with NaN fails the test
     if not flat.dot(flat) <= LARGEST**2:
-        _refuse_out_of_range(contexts)
+        for arm, i in np.argwhere(~(np.abs(contexts) <= LARGEST)).tolist():
+            raise _bad_number(f"contexts[{arm}][{i}]", contexts[arm, i])
     return contexts
 
 
@@ -60,10 +61,15 @@ def _named(objects: list[dict[str, Any]]) -> SlicedWork[NamedContexts]:
     for arm, context in enumerate(objects):
         place = f"contexts[{arm}]"
         for name, value in context.items():
-            number = _feature(place, name, value)
-            label = name
-            if isinstance(number, str):
-                label, number = f"{name}={number}", 1.0
+            refuse_feature_name(name, place)
+            label, field = name, f"{place}.{name}"
+            if isinstance(value, str):
+                label, number = f"{name}={read_category(value, field)}", 1.0
+            elif isinstance(value, int | float):
+                number = read_number(value, field)
+            else:
+                detail = f"{field}: a feature is a number, a text, true or false"
+                raise Problem(ProblemCode.INVALID, detail, field)
             ids.append(places.setdefault(label, len(places)))
             arms.append(arm)
             values.append(number)
@@ -73,18 +79,6 @@ def _named(objects: list[dict[str, Any]]) -> SlicedWork[NamedContexts]:
             yield
     contexts = NamedContexts(len(objects), places, arms, ids, values)
     return contexts.hash() if len(ids) > FEW_VALUES else contexts
-
-
-def _feature(place: str, name: str, value: Any) -> float | str:
-    """Check one feature; return its text, or its number as a float."""
-    refuse_feature_name(name, place)
-    if isinstance(value, str):
-        return read_category(value, f"{place}.{name}")
-    if not isinstance(value, int | float):
-        field = f"{place}.{name}"
-        detail = f"{field}: a feature is a number, a text, true or false"
-        raise Problem(ProblemCode.INVALID, detail, field)
-    return read_number(value, f"{place}.{name}")
 
 
 def refuse_feature_name(name: str, place: str) -> None:
@@ -147,15 +141,6 @@ def _decoded(value: dict[str, Any]) -> Floats:
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts.data")
     # in the machine's byte order, in which a selected context is stored
     return np.ndarray((n_arms, dim), _LITTLE, data).astype(np.float64, copy=False)
-
-
-def _refuse_out_of_range(contexts: Floats) -> None:
-    """Raise a 422 naming the first number that is not finite or is too large, if there is one."""
-    places = np.argwhere(~(np.abs(contexts) <= LARGEST))
-    if not len(places):
-        return
-    arm, i = places[0].tolist()
-    raise _bad_number(f"contexts[{arm}][{i}]", contexts[arm, i])
 
 
 def _bad_number(field: str, value: float) -> Problem:

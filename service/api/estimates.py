@@ -18,7 +18,7 @@ from service.api.sessions import names_answer
 from service.commands.out_of_turn import ask_fit
 from service.fits.record import findings_of, last_estimated
 from service.rounds.timeline import timeline_of
-from service.session.records import DueFit, EstimateRow, OpenWindow, SessionRow, window_to_json
+from service.session.records import DueFit, EstimateRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent, deciding
@@ -138,22 +138,8 @@ async def post_fit(call: Call, session_id: str) -> tuple[dict[str, Any], int]:
     return answer, 202 if outcome == "begun" else 200
 
 
-def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
-    n_complete = session.n_complete_of(window)
-    n = window.window.last - window.window.first + 1
-    reached = timeline_of(session).n_begun(session) >= window.window.due
-    return {
-        "epoch": window.window.epoch,
-        "status": "waiting_for_rewards" if reached else "open",
-        "window": window_to_json(window.window),
-        "n_complete": n_complete,
-        "n_missing": n - n_complete,
-        "overdue_at": timestamp(window.overdue_at),
-    }
-
-
 def _due_answer(due: DueFit, status: str) -> dict[str, Any]:
-    window = {"epoch": due.window.epoch, "window": window_to_json(due.window)}
+    window = {"epoch": due.window.epoch, "window": vars(due.window)}
     return {**members_of(EpochAnswer, due), **window, "status": status}
 
 
@@ -163,7 +149,7 @@ def get_epochs(
 ) -> dict[str, Any]:
     """List the fits that are done, then those that are due, then those to come."""
     shown, following = _shown(reader, session, cursor, limit)
-    items = []
+    items: list[dict[str, Any]] = []
     for record in shown:
         why = {"window": record.inputs["window"], "due_reason": record.inputs["reason"]}
         items.append(members_of(EpochAnswer, record) | why)
@@ -171,5 +157,17 @@ def get_epochs(
         schedule = session.schedule
         items += [] if schedule.current is None else [_due_answer(schedule.current, "fitting")]
         items += [_due_answer(due, "due") for due in schedule.waiting]
-        items += [_open_answer(session, window) for window in schedule.open]
+        n_begun = timeline_of(session).n_begun(session)
+        for one in schedule.open:
+            window, n_complete = one.window, session.n_complete_of(one)
+            items.append(
+                {
+                    "epoch": window.epoch,
+                    "status": "waiting_for_rewards" if n_begun >= window.due else "open",
+                    "window": vars(window),
+                    "n_complete": n_complete,
+                    "n_missing": window.last - window.first + 1 - n_complete,
+                    "overdue_at": timestamp(one.overdue_at),
+                }
+            )
     return page(items, following)

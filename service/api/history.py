@@ -1,6 +1,5 @@
 """POST /v1/sessions/{id}/history: append logged rounds to a session."""
 
-from datetime import datetime
 from typing import Any
 
 from clients.sdk.answers import HistoryAnswer
@@ -54,7 +53,15 @@ def read_history(body: bytes) -> dict[str, Any]:
     arm_ids = fields.get("arm_ids")
     if arm_ids is not None and len(arm_ids) != n:
         raise Problem(ProblemCode.WRONG_SHAPE, f"{len(arm_ids)} arms for {n} rounds", "arm_ids")
-    times = _times(fields.get("at"), n)
+    given, times = fields.get("at"), None
+    if given is not None:
+        if len(given) != n:
+            raise Problem(ProblemCode.WRONG_SHAPE, f"{len(given)} times for {n} rounds", "at")
+        times = [at.timestamp() for at in given]
+        back = next((i for i in range(1, n) if times[i] < times[i - 1]), None)
+        if back is not None:
+            detail = "it is before the round before it"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"at[{back}]")
     rewards = [None if value is None else value + 0.0 for value in rewards]
     covariates = fields.get("covariates") or {}
     for name, values in covariates.items():
@@ -79,16 +86,3 @@ def read_history(body: bytes) -> dict[str, Any]:
         "times": times,
         "digest": None if import_id is None else body_digest(contexts, *said),
     }
-
-
-def _times(given: list[datetime] | None, n: int) -> list[float] | None:
-    """Return the rounds' times in Unix seconds, which do not go back."""
-    if given is None:
-        return None
-    if len(given) != n:
-        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(given)} times for {n} rounds", "at")
-    times = [at.timestamp() for at in given]
-    back = next((i for i in range(1, n) if times[i] < times[i - 1]), None)
-    if back is not None:
-        raise Problem(ProblemCode.OUT_OF_RANGE, "it is before the round before it", f"at[{back}]")
-    return times

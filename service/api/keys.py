@@ -16,7 +16,7 @@ from service.api.routes import Call, Routes
 from service.base.field_types import Key
 from service.base.problems import Problem, ProblemCode
 from service.commands.keys import may_manage, new_key, revoke_key, rotate_key, save_key, set_limit
-from service.session.records import ApiKey, AuditRow
+from service.session.records import ApiKey
 from service.storage.reader import Reader
 
 router = Routes("/v1", tags=["keys"], role=ADMIN)
@@ -73,16 +73,6 @@ class LimitBody(TypedDict, total=False):
 
 
 KEY, ROTATION, LIMIT_BODY = BodyParser(KeyBody), BodyParser(RotationBody), BodyParser(LimitBody)
-
-
-def _audit_answer(entry: AuditRow) -> dict[str, Any]:
-    """Return the members of `AuditAnswer`; times are texts wherever they stand."""
-    stored: dict[str, Any] = json.loads(entry.detail)
-    detail = {
-        name: timestamp(value) if name.endswith("_at") and isinstance(value, float) else value
-        for name, value in stored.items()
-    }
-    return {**members_of(AuditAnswer, entry), "detail": detail}
 
 
 @router.read("/keys", "List API keys", page_of(KeyAnswer))
@@ -191,4 +181,12 @@ def get_audit(
     """
     rows = reader.audit(tenant or None, cursor, limit + 1)
     shown, following = cut(rows, limit, lambda entry: entry.id)
-    return page([_audit_answer(entry) for entry in shown], following)
+    items = []
+    for entry in shown:
+        stored: dict[str, Any] = json.loads(entry.detail)
+        detail = {
+            name: timestamp(value) if name.endswith("_at") and isinstance(value, float) else value
+            for name, value in stored.items()
+        }
+        items.append({**members_of(AuditAnswer, entry), "detail": detail})
+    return page(items, following)

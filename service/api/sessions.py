@@ -45,14 +45,21 @@ router = Routes("/v1/sessions", tags=["sessions"])
 
 def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
     """Return the members of `SessionAnswer`; `deciding` is what the next decision is made by."""
-    trial = session.trial
+    trial, clock = session.trial, session.clock
     return {
         **members_of(SessionAnswer, session),
         **names_answer(session),
         "mode": trial.mode,
         "holdout": trial.holdout(),
         "guard": trial.guard,
-        "clock": clock_answer(session),
+        "clock": clock
+        and {
+            "slot_seconds": clock.slots.seconds,
+            "start": timestamp(clock.slots.start),
+            "totals": clock.totals,
+            "late_slots": clock.late_slots,
+            "n_slots": session.schedule.n_slots,
+        },
         "archived": session.archived_at is not None,
         "fit_due": session.fit_due is not None,
         "deciding": deciding,
@@ -68,20 +75,6 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
         "repetition": names.repetition or None,
         "categories": names.categories,
         "arms": names.arms,
-    }
-
-
-def clock_answer(session: SessionRow) -> dict[str, Any] | None:
-    """Return the members of `ClockAnswer`; None for a session without a clock."""
-    clock = session.clock
-    if clock is None:
-        return None
-    return {
-        "slot_seconds": clock.slots.seconds,
-        "start": timestamp(clock.slots.start),
-        "totals": clock.totals,
-        "late_slots": clock.late_slots,
-        "n_slots": session.schedule.n_slots,
     }
 
 
@@ -119,17 +112,10 @@ def get_sessions(
     if name is None:
         rows = reader.sessions(tenant, cursor, limit + 1, archived)
     else:
-        rows = _named(reader, tenant, name, cursor, archived)
+        named = [one for one in [reader.session_named(tenant, name)] if one is not None]
+        rows = [one for one in named if one.id > cursor and (archived or one.archived_at is None)]
     shown, following = cut(rows, limit, lambda session: session.id)
     return page([get_session(reader, one) for one in giving_way(shown)], following)
-
-
-def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:
-    """Return the session of a name if this page of the listing would show it."""
-    row = reader.session_named(tenant, name)
-    if row is None or row.id <= cursor or (row.archived_at is not None and not archived):
-        return []
-    return [row]
 
 
 @router.read("/{session_id}", "Read a session", SessionAnswer)

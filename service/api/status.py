@@ -15,7 +15,6 @@ from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.access import NO_KEY, STRANGER
 from service.api.answer_models import page, page_of, timestamp
 from service.api.routes import Call, Routes
-from service.api.runtime import Service
 from service.base.problems import ProblemCode, Unavailable
 from service.session.records import FitQueue
 
@@ -106,23 +105,18 @@ async def get_readyz(call: Call) -> dict[str, Any]:
         raise Unavailable(error.code, "the database cannot be used now; the log says why") from None
     if call.request.scope["lhb.access"] is STRANGER:
         return {"status": "ok"}
+    # for so long that its workers may be frozen
+    late_at = service.writer.clock() - service.settings.fit_late_seconds
+    is_late = queue.oldest_at is not None and queue.oldest_at < late_at
     return {
         "status": "ok",
         "database": "ok",
         "commands_waiting": service.writer.n_waiting,
-        "fits": _state_of_fits(service, queue),
+        "fits": "late" if is_late else "ok" if queue.n_workers else "no_workers",
         "fits_due": queue.n_due,
         "oldest_due_fit_at": timestamp(queue.oldest_at),
         "workers": queue.n_workers,
     }
-
-
-def _state_of_fits(service: Service, queue: FitQueue) -> str:
-    """Say whether a fit is due for so long that its workers may be frozen, or there is none."""
-    since = queue.oldest_at
-    if since is not None and service.writer.clock() - since > service.settings.fit_late_seconds:
-        return "late"
-    return "ok" if queue.n_workers else "no_workers"
 
 
 @router.serve("GET /docs", role=NO_KEY)

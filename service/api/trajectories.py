@@ -17,7 +17,7 @@ from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.rounds.trajectory_theta import closed_rounds, first_of_last, last_rounds
 from service.session.covariates import given_covariates
-from service.session.records import DecisionRow, MeasurementRow, SessionRow, TrajectoryRow
+from service.session.records import MeasurementRow, SessionRow, TrajectoryRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent, deciding
@@ -156,22 +156,19 @@ def _known_of(
         ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1).tolist()
         intervals = ends if differing(estimate["own"]) else None
         known["own"] = {"values": theta.tolist(), "intervals": intervals}
-        known["group"] = _group(row.key, estimate)
+        told = estimate["own"].get("groups")
+        name = told and group_of(row.key, told["by"])
+        if told and name in told["means"]:
+            theta = np.add(estimate["theta"], told["means"][name])
+            reaches = np.multiply.outer(told["errors"][name], (-QUANTILE, QUANTILE))
+            ends = (theta[:, None] + reaches).tolist()
+            known["group"] = {"name": name, "values": theta.tolist(), "intervals": ends}
     level = levels and agent.level(row.key, past, levels["spread"])
     if level:
         value, reach = level[0], QUANTILE * level[1]
-        known["level"] = {"value": value, "interval": [value - reach, value + reach]}
+        ends = [value - reach, value + reach]
+        known["level"] = {"value": value, "interval": ends}
     return known
-
-
-def _group(key: str, estimate: dict[str, Any]) -> dict[str, Any] | None:
-    known = estimate["own"].get("groups")
-    name = known and group_of(key, known["by"])
-    if not known or name not in known["means"]:
-        return None
-    theta = np.add(estimate["theta"], known["means"][name])
-    ends = theta[:, None] + np.multiply.outer(known["errors"][name], (-QUANTILE, QUANTILE))
-    return {"name": name, "values": theta.tolist(), "intervals": ends.tolist()}
 
 
 @router.serve("DELETE /trajectories/{key:text}", "Erase a trajectory", None, 204)
@@ -195,35 +192,6 @@ def in_force(rows: list[MeasurementRow]) -> list[MeasurementRow]:
     return [row for row in rows if latest[row.root] == row.position]
 
 
-def round_answer(
-    decision: DecisionRow, dim: int, measured: list[MeasurementRow], is_void: bool = False
-) -> dict[str, Any]:
-    """Return the members of `RoundAnswer`.
-
-    `measured` are the measurements whose first round is this one, with those that were corrected
-    since.
-    """
-    n_corrected = len(measured)
-    measured = in_force(measured)
-    n_corrected -= len(measured)
-    alone = [m for m in measured if m.first_round == m.last_round]
-    spans = [
-        {**members_of(SpanAnswer, m), "covariates": given_covariates([m.covariates])}
-        for m in measured
-        if m.first_round != m.last_round
-    ]
-    return {
-        **members_of(RoundAnswer, decision),
-        "context": decision.selected(dim).tolist() if decision.context else None,
-        "reward": sum(m.value for m in alone) if alone else None,
-        "n_rewards": len(alone),
-        "n_corrected": n_corrected,
-        "spans": spans,
-        "covariates": given_covariates([decision.covariates, *(m.covariates for m in alone)]),
-        "void": is_void,
-    }
-
-
 @router.read("/rounds", "List rounds with their rewards", page_of(RoundAnswer))
 def get_rounds(
     reader: Reader,
@@ -243,7 +211,24 @@ def get_rounds(
         void = {one.round for one in reader.voids_of(key, *ends)}
         for one in timeline_of(session).values_of(reader, key, *ends):
             measured[one.first_round].append(one)
-    items = [
-        round_answer(d, session.dim, measured[d.round], d.round in void) for d in giving_way(shown)
-    ]
+    items = []
+    for decision in giving_way(shown):
+        values = in_force(measured[decision.round])
+        alone = [m for m in values if m.first_round == m.last_round]
+        own = [decision.covariates, *(m.covariates for m in alone)]
+        context = decision.selected(session.dim).tolist() if decision.context else None
+        item = members_of(RoundAnswer, decision) | {
+            "context": context,
+            "reward": sum(m.value for m in alone) if alone else None,
+            "n_rewards": len(alone),
+            "n_corrected": len(measured[decision.round]) - len(values),
+            "spans": [
+                {**members_of(SpanAnswer, m), "covariates": given_covariates([m.covariates])}
+                for m in values
+                if m.first_round != m.last_round
+            ],
+            "covariates": given_covariates(own),
+            "void": decision.round in void,
+        }
+        items.append(item)
     return page(items, following)

@@ -25,8 +25,8 @@ from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
-from service.transfer.import_file import PreparedImport, import_session, prepare_import
-from service.transfer.spool import SpooledFiles, full_said
+from service.transfer.import_file import import_session, prepare_import
+from service.transfer.spool import full_said
 
 router = Routes("/v1/sessions", tags=["sessions"])
 LinesOf = Callable[[Reader, SessionRow], Iterator[bytes]]  # of a file about a session
@@ -137,22 +137,6 @@ async def post_import(
     return await _imported(call, call.request.stream(), name)
 
 
-async def _prepared(call: Call, files: SpooledFiles, name: str | None) -> PreparedImport:
-    """Check a file; its rows are written beside it, and take about as much."""
-    service, tenant = call.service, call.tenant
-    arguments = (files.path, files.rows, tenant, name, service.settings.allow_oracles)
-    async with service.imports.hold(tenant):
-        n_bytes = files.n_bytes
-        files.take(n_bytes)
-        with full_said():
-            if n_bytes > service.parsed_here_bytes:
-                prepared = await service.parsing.import_file(arguments)
-            else:
-                prepared = await service.read(lambda: prepare_import(*arguments))
-    session_answer(prepared.session, "none")  # a session that cannot be shown fails here
-    return prepared
-
-
 async def _imported(
     call: Call, chunks: AsyncIterable[bytes], name: str | None, mark: blake2b | None = None
 ) -> Response:
@@ -165,7 +149,16 @@ async def _imported(
         with files.opened() as write:
             async for chunk in chunks:
                 write(chunk)
-        prepared = await _prepared(call, files, name)
+        arguments = (files.path, files.rows, tenant, name, service.settings.allow_oracles)
+        async with service.imports.hold(tenant):
+            n_bytes = files.n_bytes
+            files.take(n_bytes)  # its rows are written beside it, and take about as much
+            with full_said():
+                if n_bytes > service.parsed_here_bytes:
+                    prepared = await service.parsing.import_file(arguments)
+                else:
+                    prepared = await service.read(lambda: prepare_import(*arguments))
+        session_answer(prepared.session, "none")  # a session that cannot be shown fails here
         if mark is not None:
             prepared = replace(prepared, mark=mark.hexdigest())
         async with service.imports.hold(tenant):

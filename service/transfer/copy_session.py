@@ -47,7 +47,15 @@ def copied_session(
     copy = replace(source, **plain, **columns, name=asked.get("name"), request=json.dumps(request))
     agent = checked_agent(copy, allow_oracles, settings)
     if source.dropped_to:
-        _refuse_dropped(source, copy)
+        columns_of = [(one.names, n_given(one)) for one in (source, copy)]
+        if not closing_of(source).stays or columns_of[0] != columns_of[1]:
+            detail = (
+                f"rounds up to position {source.dropped_to} are dropped: a copy would learn "
+                "nothing of them. With the same settings, `lhb export` and `lhb import` go on with "
+                "what was learned; for other settings, begin a new session"
+            )
+            raise Problem(ProblemCode.ROUND_DROPPED, detail)
+        # sums of slots stand for dropped rounds
         copy.trial = copy.trial.anew(copy.n_rounds, copy.n_measurements, source.schedule.n_slots)
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
@@ -60,18 +68,6 @@ def copied_session(
     waiting = [] if due is None else [due]
     schedule = Schedule(waiting=waiting, n_slots=source.schedule.n_slots)
     return replace(copy, changes=changes, schedule=schedule, created_at=now), agent
-
-
-def _refuse_dropped(source: SessionRow, copy: SessionRow) -> None:
-    """Raise a 409 unless sums of slots stand for dropped rounds, with the columns of the copy."""
-    columns = [(one.names, n_given(one)) for one in (source, copy)]
-    if not closing_of(source).stays or columns[0] != columns[1]:
-        detail = (
-            f"rounds up to position {source.dropped_to} are dropped: a copy would learn nothing of "
-            "them. With the same settings, `lhb export` and `lhb import` go on with what was "
-            "learned; for other settings, begin a new session"
-        )
-        raise Problem(ProblemCode.ROUND_DROPPED, detail)
 
 
 def _columns(source: SessionRow, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ lines before the end, newlines included. A truncated or changed file is refused.
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, fields, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from service.lift.steps import sums_in_force, units_of
 from service.session.kept_contexts import unpack
-from service.session.records import PARTS, DecisionRow, MeasurementRow, SessionRow
+from service.session.records import PARTS, SessionRow, TrajectoryRow
 from service.session.rules import has_only_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
@@ -27,8 +27,23 @@ from service.storage.sql.statements import session_values
 FORMAT, VERSION = "lhb-session", 1
 # of a session; this server's own
 NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
-FLOATS = "context", "scores", "own"  # of a decision: stored as bytes, and left out where none are
+FLOATS = "context", "scores", "own"  # of a decision: stored as bytes
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
+
+
+def _numbers(stored: bytes) -> Any:
+    return np.frombuffer(stored).tolist()
+
+
+# how fields of rows that are stored as text or bytes, or by SQLite as integers, stand in a file
+SHOWN: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("covariates", "manifest", "fingerprint", "estimate"), json.loads),
+    **dict.fromkeys((*FLOATS, "lately"), _numbers),
+    **dict.fromkeys(("sums", "settled", "seen"), lambda stored: b64encode(stored).decode()),
+    **dict.fromkeys(("explored", "forced"), bool),
+    "digest": bytes.hex,
+}
+LEFT_OUT = ("own", "lately", "late")  # where a row has none
 
 
 def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
@@ -54,35 +69,31 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
     """Yield the records of a session's file; the header is about `about`."""
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
     texts = dict(zip(PARTS, session_values(tuple(PARTS))(about), strict=True))
-    header |= {**texts, "schedule": parsed(texts["schedule"])}
+    header |= {**texts, "schedule": json.loads(texts["schedule"])}
     if about.reward_unit is None:  # as in files from before there was one
         del header["reward_unit"]
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
-        values = asdict(trajectory)
-        if trajectory.lately is not None:
-            values["lately"] = np.frombuffer(trajectory.lately).tolist()
-        left_out = (*ROW_OWNER, "own", *(["lately"] if trajectory.lately is None else []))
-        yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in left_out}}
+        yield _record("trajectory", replace(trajectory, own=None))
     for trajectory in reader.trajectories(session.key):
         key = (*session.key, trajectory.key)
-        yield from (decision_record(one, session.dim) for one in reader.decision_log(key))
-        yield from map(measurement_record, reader.measurement_log(key))
+        for decision in reader.decision_log(key):
+            record = _record("decision", decision)
+            context, record["context"] = record["context"], record["context"][: session.dim]
+            if len(context) > session.dim:
+                record["mean"] = context[session.dim + 1 :]
+            if decision.contexts is not None:
+                record["contexts"] = unpack(decision.contexts, session.dim).tolist()
+            yield record
+        yield from (_record("measurement", one) for one in reader.measurement_log(key))
     for void in reader.voids(session.key, 0, FOR_EVER):
-        yield {"record": "void", **_without_owner(void)}
+        yield _record("void", void)
     for estimate in reader.estimate_log(session.key):
-        values = _without_owner(estimate)
-        for name in ("manifest", "fingerprint", "estimate"):
-            values[name] = parsed(values[name])
-        yield {"record": "estimate", **values}
+        yield _record("estimate", estimate)
     if has_only_sums(session):
         sums = reader.kept_sums(session.key)
         if sums is not None:
-            blobs = {"settled": sums.settled, "seen": sums.seen}
-            texts = {
-                n: None if one is None else b64encode(one).decode() for n, one in blobs.items()
-            }
-            yield {"record": "sums", **_without_owner(sums), **texts}
+            yield _record("sums", sums)
     if session.dropped_to:
         yield from _slots_records(reader, session)
         yield from _lift_records(reader, session)
@@ -98,7 +109,7 @@ def _slots_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, An
     for name in ["", *names]:
         rows = reader.slot_sums_in(session.key, [(name, 1, last)], last)
         for row in sorted(rows, key=lambda row: row.last_slot):
-            yield {"record": "slots", **_without_owner(row), "sums": b64encode(row.sums).decode()}
+            yield _record("slots", row)
 
 
 def _lift_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
@@ -111,42 +122,18 @@ def _lift_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any
     yield {"record": "lift", "decided": row.decided, "measured": row.measured, **sums}
     for trajectory in reader.trajectories(session.key):
         for unit in sorted(units_of(reader, session, trajectory)):
-            yield {"record": "unit", **_without_owner(unit)}
+            yield _record("unit", unit)
 
 
-def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:
-    """Return the record of a measurement."""
-    values = _without_owner(measurement)
-    values["covariates"] = parsed(measurement.covariates)
-    if measurement.late is None:
-        del values["late"]
-    return {"record": "measurement", **values}
-
-
-def parsed(text: str | None) -> Any:
-    """Return the value of a stored JSON text, or None."""
-    return None if text is None else json.loads(text)
-
-
-def _without_owner(row: Any) -> dict[str, Any]:
-    return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
-
-
-def decision_record(decision: DecisionRow, dim: int) -> dict[str, Any]:
-    """Return the record of a decision, with contexts and scores as lists of numbers."""
-    values = _without_owner(decision)
-    for name in FLOATS:
-        numbers = values.pop(name)
-        if numbers is not None:
-            values[name] = np.frombuffer(numbers).tolist()
-    if len(values["context"]) > dim:
-        values |= {"context": values["context"][:dim], "mean": values["context"][dim + 1 :]}
-    values["digest"] = None if decision.digest is None else decision.digest.hex()
-    values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
-    values["covariates"] = parsed(decision.covariates)
-    if decision.contexts is not None:
-        values["contexts"] = unpack(decision.contexts, dim).tolist()
-    return {"record": "decision", **values}
+def _record(kind: str, row: Any) -> dict[str, Any]:
+    """Return the record of a row: its fields, but for its owner."""
+    fields = asdict(row) if isinstance(row, TrajectoryRow) else row._asdict()
+    record: dict[str, Any] = {"record": kind}
+    for name, value in fields.items():
+        if name not in ROW_OWNER and not (value is None and name in LEFT_OUT):
+            shown = SHOWN.get(name) if value is not None else None
+            record[name] = value if shown is None else shown(value)
+    return record
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -168,7 +155,11 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(record, dict) or "record" not in record:
             raise ValueError(f"line {number}: not a record")
         if number == 1:
-            _check_header(record)
+            if record["record"] != "header" or record.get("format") != FORMAT:
+                raise ValueError(f"line 1: not a header of format {FORMAT}")
+            if record.get("version") != VERSION:
+                version = f"version {record.get('version')!r}"
+                raise ValueError(f"line 1: {version} cannot be read by this release")
         if record["record"] == "end":
             if record.get("count") != count or record.get("digest") != digest.hexdigest():
                 raise ValueError(f"line {number}: count or digest do not fit what came before")
@@ -179,12 +170,3 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
     if not is_ended:
         raise ValueError("the end record is missing: the file is truncated")
-
-
-def _check_header(record: dict[str, Any]) -> None:
-    if record["record"] != "header" or record.get("format") != FORMAT:
-        raise ValueError(f"line 1: not a header of format {FORMAT}")
-    if record.get("version") != VERSION:
-        raise ValueError(
-            f"line 1: version {record.get('version')!r} cannot be read by this release"
-        )

@@ -73,10 +73,9 @@ def prepare_import(
         fold, mark = fold_file(file, out, allow_oracles)
     name = name or fold.session.name
     own: dict[str, Any] = {"tenant": tenant, "name": name, "created_as": name}
+    session = replace(fold.session, archived_at=None, **own)
     state = to_json(fold.agent.state()).decode() if fold.has_state else None
-    return PreparedImport(
-        replace(fold.session, archived_at=None, **own), mark, state, rows, fold.sums, fold.lift
-    )
+    return PreparedImport(session, mark, state, rows, fold.sums, fold.lift)
 
 
 def fold_file(file: BinaryIO, out: BinaryIO, allow_oracles: bool) -> tuple[ImportFold, str]:
@@ -86,7 +85,7 @@ def fold_file(file: BinaryIO, out: BinaryIO, allow_oracles: bool) -> tuple[Impor
     ``bad_import``, naming line, record and field.
     """
     fold, digest = ImportFold(allow_oracles), blake2b(digest_size=6)
-    for slice in _slices(_rows(fold, _digested(file, digest))):
+    for slice in _slices(_rows(fold, file, digest)):
         pickle.dump(slice, out, pickle.HIGHEST_PROTOCOL)
     return fold, digest.hexdigest()
 
@@ -118,10 +117,18 @@ def _slices(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield slice
 
 
-def _rows(fold: ImportFold, lines: Iterator[bytes]) -> Iterator[Row]:
+def _rows(fold: ImportFold, file: BinaryIO, digest: Any) -> Iterator[Row]:
     """Yield the rows of a file's records; `fold` is then the session that the records describe."""
+
+    def lines() -> Iterator[bytes]:
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                raise ValueError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+            digest.update(line)
+            yield line
+
     try:
-        for line, record in read_lines(lines):
+        for line, record in read_lines(lines()):
             row = fold.apply(line, record)
             if row is not None:
                 yield row
@@ -141,14 +148,6 @@ UNREADABLE = (
     *(ValueError, LookupError, TypeError, AttributeError),
     *(OverflowError, RecursionError, MemoryError),
 )
-
-
-def _digested(file: BinaryIO, digest: Any) -> Iterator[bytes]:
-    while line := file.readline(MAX_LINE_BYTES + 1):
-        if len(line) > MAX_LINE_BYTES:
-            raise ValueError(f"a line is longer than {MAX_LINE_BYTES} bytes")
-        digest.update(line)
-        yield line
 
 
 @command

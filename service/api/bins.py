@@ -42,12 +42,28 @@ def bins_of(
 ) -> Bins:
     """Cut the numbers between two ends into at most n bins.
 
-    `rows` begin with number and time, in order; without any, no time is known.
+    `rows` begin with number and time, in order; without any, no time is known. A number without a
+    row has the time of the one before. A bin of equal times is as wide as the first of `WIDTHS`, or
+    of slots, that allows it; bins without a round are left out.
     """
-    times = times_of(*ends, rows) if rows and by != "round" else None
-    if by != "time" or times is None:
-        return of_numbers(*ends, n, times)
-    return of_times(ends[0], times, n, timeline.seconds, int(timeline.begins(1) or 0))
+    first, last = ends
+    if not rows or by == "round":
+        return of_numbers(first, last, n)
+    times = np.zeros(last - first + 1)
+    for number, at, *_ in rows:
+        times[number - first] = at
+    times[0] = times[0] or min(at for _, at, *_ in rows)
+    times = np.maximum.accumulate(times)
+    if by != "time":
+        return of_numbers(first, last, n, times)
+    span, slot, start = times[-1] - times[0], timeline.seconds, int(timeline.begins(1) or 0)
+    widths = [*WIDTHS]
+    if slot is not None:
+        widths = [slot, *(w for w in WIDTHS if w > slot and w % slot == 0)]
+    width = int(next((w for w in widths if span / w < n - 1), max(1.0, span)))
+    begins, starts = np.unique(np.floor((times - start) / width), return_index=True)
+    edges = np.append(first + starts, last + 1).astype(np.int64)
+    return Bins(edges, (start + width * begins).tolist(), width)
 
 
 def of_numbers(first: int, last: int, n: int, times: Floats | None = None) -> Bins:
@@ -56,33 +72,3 @@ def of_numbers(first: int, last: int, n: int, times: Floats | None = None) -> Bi
     if times is None:
         return Bins(edges, [None] * (len(edges) - 1))
     return Bins(edges, times[edges[:-1] - first].tolist())
-
-
-def of_times(first: int, times: Floats, n: int, slot: int | None, start: int = 0) -> Bins:
-    """Cut numbers from `first` on, of these times in order, into at most n bins of equal times.
-
-    A bin is as wide as the first of `WIDTHS`, or of slots, that allows it. Bins without a round
-    are left out.
-    """
-    span = times[-1] - times[0]
-    widths = [*WIDTHS]
-    if slot is not None:
-        widths = [slot, *(w for w in WIDTHS if w > slot and w % slot == 0)]
-    width = int(next((w for w in widths if span / w < n - 1), max(1.0, span)))
-    numbers = np.floor((times - start) / width)
-    begins, starts = np.unique(numbers, return_index=True)
-    edges = np.append(first + starts, first + len(times)).astype(np.int64)
-    return Bins(edges, (start + width * begins).tolist(), width)
-
-
-def times_of(first: int, last: int, rows: Sequence[tuple[Any, ...]]) -> Floats:
-    """Return the time of each number first..last, in order, of rows that begin with number, time.
-
-    A number without a row has the time of the one before.
-    """
-    times = np.zeros(last - first + 1)
-    for number, at, *_ in rows:
-        times[number - first] = at
-    if rows and not times[0]:
-        times[0] = min(at for _, at, *_ in rows)
-    return np.maximum.accumulate(times)

@@ -59,7 +59,6 @@ from service.web.middleware import (
     refuse_by_role,
     refuse_unknown_parameters,
 )
-from service.web.rate_limit import RateLimit
 from service.web.tracing import open_tracing
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
@@ -68,7 +67,7 @@ from service.writer.large_writes import Slices
 
 if TYPE_CHECKING:
     from service.fits.listener import FitSignals
-    from service.web.shared_rates import SharedRates
+    from service.web.spans import Tracing
 
 DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
@@ -134,53 +133,11 @@ def create_app(
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)
-    metrics, key_watch = Metrics(), KeyWatch()
+    metrics, key_watch, intervals = Metrics(), KeyWatch(), intervals or Intervals()
     tracing = open_tracing("server", settings)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        sweeper = Sweeper()
-        service = start_service(settings, metrics, sweeper, store, processes)
-        service.intervals = intervals or Intervals()
-        app.state.service = app.outer_middleware.service = service
-        if tracing is not None:
-            tracing.follow_writer(service.writer)
-            if isinstance(service.fits, FitPool):
-                tracing.follow_fits(service.fits)
-        app.outer_middleware.admission.committing = service.writer.committing
-        metrics.scraped.append(app.outer_middleware.admission.metrics)
-        sweeper.sweep(service)
-        full_tenants, rates = FullTenants(service), app.outer_middleware.rates
-
-        def take_limits(rows: list[LimitRow]) -> None:
-            rates.set_own(rows)
-            full_tenants.wake()
-
-        key_watch.on_limits = take_limits
-        await key_watch.start(service)
-        await full_tenants.look()
-        watches = WebhookSender(service), LiftWatch(service), full_tenants
-        for watch in watches:
-            watch.start()
-        sharing = start_sharing(rates, settings)
-        log_start("server", settings)
-        try:
-            async with open_door(app, settings):
-                yield
-        finally:
-            if sharing is not None:
-                await sharing.close()
-            parts = service.fits, service.writer, service.parsing, service.playground
-            for part in (*watches, key_watch, sweeper, *parts):
-                await part.close()
-            service.readers.shutdown()
-            service.store.close()
-            if tracing is not None:
-                await asyncio.to_thread(tracing.close)
-            log.info("stop", program="server")
-
-    app = App(
-        lifespan=lifespan,
+    app: App = App(
+        lifespan=lambda _: running(app, settings, metrics, tracing, store, processes, intervals),
         exception_handlers=ERROR_ANSWERS,
         redirect_slashes=False,
         docs_url=None,  # FastAPI's pages load their scripts from elsewhere
@@ -194,30 +151,24 @@ def create_app(
     return app
 
 
-@cache
-def openapi() -> dict[str, Any]:
-    """Return what /openapi.json says, of every application."""
-    title, routes = "Long-horizon bandits", ROUTES.routes
-    found = get_openapi(title=title, version="1", description=DESCRIPTION, routes=routes)
-    return add_definitions(found)
-
-
-def start_service(
+@asynccontextmanager
+async def running(
+    app: App,
     settings: Settings,
     metrics: Metrics,
-    sweeper: Sweeper,
-    store: Store | None = None,
-    processes: type[Processes] = Processes,
-) -> Service:
-    """Open the store, create the writer, and start the fits that are due."""
+    tracing: "Tracing | None",
+    store: Store | None,
+    processes: type[Processes],
+    intervals: Intervals,
+) -> AsyncIterator[None]:
+    """Run the service behind an application until the block ends."""
     store = store or open_store(settings.database_url)
-    agents = Agents()
+    agents, sweeper, key_watch = Agents(), Sweeper(), app.state.key_watch
     fits = open_fits(settings, agents, store, metrics, processes)
 
     def after_commit(effects: Effects) -> None:
-        fits.after_commit(effects)
-        sweeper.after_commit(effects)
-        metrics.after_commit(effects)
+        for part in (fits, sweeper, metrics):
+            part.after_commit(effects)
 
     writer = GroupCommit(
         store,
@@ -228,10 +179,57 @@ def start_service(
     )
     fits.start(writer, store)
     writer.on_batch = metrics.observe_commit
-    abandon = sweeper.abandon
-    service = Service(settings, store, agents, writer, Slices(writer), fits, metrics, abandon)
+    parts = agents, writer, Slices(writer), fits, metrics, sweeper.abandon
+    service = Service(settings, store, *parts, intervals)
     metrics.scraped.append(ScrapedMetrics(service))
-    return service
+    app.state.service = app.outer_middleware.service = service
+    if tracing is not None:
+        tracing.follow_writer(writer)
+        if isinstance(fits, FitPool):
+            tracing.follow_fits(fits)
+    app.outer_middleware.admission.committing = writer.committing
+    metrics.scraped.append(app.outer_middleware.admission.metrics)
+    sweeper.sweep(service)
+    full_tenants, rates = FullTenants(service), app.outer_middleware.rates
+
+    def take_limits(rows: list[LimitRow]) -> None:
+        rates.set_own(rows)
+        full_tenants.wake()
+
+    key_watch.on_limits = take_limits
+    await key_watch.start(service)
+    await full_tenants.look()
+    watches = WebhookSender(service), LiftWatch(service), full_tenants
+    for watch in watches:
+        watch.start()
+    sharing = None
+    if not is_sqlite(settings.database_url):  # with the other servers on a PostgreSQL
+        from service.web.shared_rates import SharedRates
+
+        sharing = SharedRates(settings.database_url, rates)
+    log_start("server", settings)
+    try:
+        async with open_door(app, settings):
+            yield
+    finally:
+        if sharing is not None:
+            await sharing.close()
+        closing = *watches, key_watch, sweeper, fits, writer
+        for part in (*closing, service.parsing, service.playground):
+            await part.close()
+        service.readers.shutdown()
+        store.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
+        log.info("stop", program="server")
+
+
+@cache
+def openapi() -> dict[str, Any]:
+    """Return what /openapi.json says, of every application."""
+    title, routes = "Long-horizon bandits", ROUTES.routes
+    found = get_openapi(title=title, version="1", description=DESCRIPTION, routes=routes)
+    return add_definitions(found)
 
 
 def open_door(app: App, settings: Settings) -> AbstractAsyncContextManager[None]:
@@ -244,15 +242,6 @@ def open_door(app: App, settings: Settings) -> AbstractAsyncContextManager[None]
     # POST alone: a GET would be a stream without an end
     app.router.routes.append(Route(MCP_PATH, door, methods=["POST"], include_in_schema=False))
     return door.running()
-
-
-def start_sharing(rates: RateLimit, settings: Settings) -> "SharedRates | None":
-    """Share the counts of limits of requests with the other servers on a PostgreSQL."""
-    if is_sqlite(settings.database_url):
-        return None
-    from service.web.shared_rates import SharedRates
-
-    return SharedRates(settings.database_url, rates)
 
 
 def open_fits(

@@ -1,6 +1,5 @@
 """The sweeper: erases rows that no reader sees, rows that retention drops, and old audits."""
 
-from functools import partial
 from time import monotonic
 
 import structlog
@@ -13,7 +12,6 @@ from service.rounds.retention import Plan, plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.storage.transactions import Store
 from service.writer.effects import Effects
 from service.writer.notices import MOST_FORGOTTEN, forget_audit
 
@@ -38,7 +36,10 @@ class Sweeper(Recurring):
     def sweep(self, service: Service) -> None:
         """Begin to sweep a service's database."""
         self._service = service
-        self._abandoned |= dead_writers(service.store)
+        if service.store.is_local:
+            with service.store.reader() as reader:
+                hidden = [note for note in reader.hidden() if note.writer is not None]
+            self._abandoned |= {note[:2]: str(note.writer) for note in hidden}
         self.start()
         self.wake()
 
@@ -72,9 +73,17 @@ class Sweeper(Recurring):
 
     async def _drop(self, service: Service) -> None:
         after: SessionKey = ("", "")
-        while True:
+
+        def planned(reader: Reader) -> list[tuple[SessionRow, Plan | None]]:
+            """Return sessions that drop rounds, each with what it may give up now."""
             now = service.writer.clock()
-            sessions = await service.look(partial(_with_retention, after=after, now=now))
+            return [
+                (one, plan(reader, one, now) if one.swept_to == one.dropped_to else None)
+                for one in giving_way(reader.with_retention(after, AT_ONCE))
+            ]
+
+        while True:
+            sessions = await service.look(planned)
             for session, retention in sessions:
                 if retention is not None and await service.writer.submit(
                     give_up_rounds(session.key, retention)
@@ -98,21 +107,3 @@ class Sweeper(Recurring):
         if n_gone:
             log.info("audit_forgotten", entries=n_gone)
         self._audited_at = monotonic()
-
-
-def _with_retention(
-    reader: Reader, after: SessionKey, now: float
-) -> list[tuple[SessionRow, Plan | None]]:
-    """Return sessions that drop rounds, each with what it may give up now."""
-    return [
-        (one, plan(reader, one, now) if one.swept_to == one.dropped_to else None)
-        for one in giving_way(reader.with_retention(after, AT_ONCE))
-    ]
-
-
-def dead_writers(store: Store) -> dict[SessionKey, str]:
-    """Return, at the start of a process, sessions with hidden rows and their writers, now gone."""
-    if not store.is_local:
-        return {}
-    with store.reader() as reader:
-        return {note[:2]: note.writer for note in reader.hidden() if note.writer is not None}

@@ -16,7 +16,6 @@ from service.base.outgoing import NotAllowed, NotReached
 from service.base.problems import Problem
 from service.base.recurring import Recurring
 from service.commands.webhooks import SECRET, note_attempt, take_message
-from service.session.records import Message, Webhook
 
 log = structlog.get_logger()
 AT_ONCE = 16  # webhooks that are sent to
@@ -64,23 +63,21 @@ class WebhookSender(Recurring):
         taken = await writer.submit(take_message(*key, intervals.claim))
         if taken is None:
             return "none"
-        error = await self._attempt(*taken)
-        outcome = await writer.submit(note_attempt(taken[1], error, intervals.attempts))
-        self._service.metrics.count_message(key[0], outcome)
-        if error is not None:
-            about = {"tenant": key[0], "webhook": key[1], "message": taken[1].id, "reason": error}
-            log.warning(f"webhook_{outcome}", **about)
-        return outcome
-
-    async def _attempt(self, webhook: Webhook, message: Message) -> str | None:
-        """Send a message; return why that failed, None if it was received."""
+        (webhook, message), error = taken, None
         body = message.body.encode()
-        headers = signed(webhook.secret, message.id, int(self._service.writer.clock()), body)
+        headers = signed(webhook.secret, message.id, int(writer.clock()), body)
         try:
             status = await self._service.outgoing.post(webhook.url, body, headers)
-        except (NotAllowed, NotReached) as error:
-            return str(error)[:MOST_LETTERS]
-        return None if 200 <= status < 300 else f"the answer was {status}"
+            if not 200 <= status < 300:
+                error = f"the answer was {status}"
+        except (NotAllowed, NotReached) as failure:
+            error = str(failure)[:MOST_LETTERS]
+        outcome = await writer.submit(note_attempt(message, error, intervals.attempts))
+        self._service.metrics.count_message(key[0], outcome)
+        if error is not None:
+            about = {"tenant": key[0], "webhook": key[1], "message": message.id, "reason": error}
+            log.warning(f"webhook_{outcome}", **about)
+        return outcome
 
 
 def signed(secret: str, message_id: str, at: int, body: bytes) -> dict[str, str]:

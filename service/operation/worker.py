@@ -154,7 +154,14 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
         if tracing is not None:
             tracing.follow_fits(worker)
         if settings.metrics_port:
-            show_metrics(worker, settings.metrics_host, settings.metrics_port)
+            metrics, host, port = Metrics(), settings.metrics_host, settings.metrics_port
+            metrics.scraped.append(build_info)
+            worker.on_finish, worker.after_commit = metrics.observe_fit, metrics.after_commit
+            try:
+                start_http_server(port, host, metrics.registry)
+            except OSError as error:
+                detail = f"cannot serve metrics on {host}:{port}: {error.strerror}"
+                raise Refused(detail) from None
         log_start("worker", settings)
         asyncio.run(_run(worker))
         log.info("stop", program="worker")
@@ -162,18 +169,6 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
         store.close()
         if tracing is not None:
             tracing.close()
-
-
-def show_metrics(worker: Worker, host: str, port: int) -> None:
-    """Serve this worker's metrics on a port of their own; raise `Refused` if it is taken."""
-    metrics = Metrics()
-    metrics.scraped.append(build_info)
-    worker.on_finish = metrics.observe_fit
-    worker.after_commit = metrics.after_commit
-    try:
-        start_http_server(port, host, metrics.registry)
-    except OSError as error:
-        raise Refused(f"cannot serve metrics on {host}:{port}: {error.strerror}") from None
 
 
 async def _run(worker: Worker) -> None:

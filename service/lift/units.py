@@ -76,16 +76,14 @@ class BySlot:
 
     def spans(self, reader: Reader, rewards: Iterable[MeasuredRow]) -> Span:
         """Return how the slots of a total count, each."""
-        return lambda name, first, last: [
-            self._of_slot(name, slot) for slot in range(first, last + 1)
-        ]
-
-    def _of_slot(self, trajectory: str, slot: int) -> Counted | None:
         horizon, trial = self._session.horizon, self._session.trial
-        block = block_of(trajectory, slot, horizon)
-        if not trial.counts(slot, horizon) or (block and is_mixed(slot, horizon)):
-            return None
-        return Counted((trajectory, block))
+
+        def of_slot(trajectory: str, slot: int) -> Counted | None:
+            block = block_of(trajectory, slot, horizon)
+            is_left_out = not trial.counts(slot, horizon) or (block and is_mixed(slot, horizon))
+            return None if is_left_out else Counted((trajectory, block))
+
+        return lambda name, first, last: [of_slot(name, at) for at in range(first, last + 1)]
 
 
 # what says which units the values of a session's comparison belong to

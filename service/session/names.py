@@ -95,11 +95,6 @@ class Names:
         return range(first, first + len(labels))
 
     @property
-    def repetition_column(self) -> int:
-        """The column of repetition, where there is one."""
-        return self._column[REPETITION]
-
-    @property
     def n_bytes(self) -> int:
         """About how many bytes of memory they take."""
         n_labels = len(self._column) + len(self.arms or ())
@@ -171,7 +166,9 @@ class Names:
         columns += n_listed
         listed = np.array([label_number(label) for label in self._column], dtype=np.uint64)
         for column in np.flatnonzero(np.isin(listed, contexts.text_features)).tolist():
-            self._refuse_mixed(contexts, contexts.text_of(self.columns[column]))
+            texts = f"{self.columns[column]}{CATEGORY}"
+            first = next(one for one in contexts.labels() if one.startswith(texts))
+            self._refuse_mixed(contexts, first)
         if not len(numbers):
             return columns, signs, self
         order = contexts.order
@@ -319,10 +316,6 @@ class NamedContexts:
         assert len(self.text_features) <= self.n_labels
         return self
 
-    def text_of(self, feature: str) -> str:
-        """Return the first label of a feature that is a text."""
-        return next(one for one in self.labels() if one.startswith(f"{feature}{CATEGORY}"))
-
     def field_of(self, label: str) -> str:
         """Return where a label first stands, for a problem."""
         first = int(np.argmax(self.ids == self.labels().index(label)))
@@ -456,7 +449,7 @@ def imported_names(text: str | None, dim: int) -> Names:
 def fill_repetition(names: Names, contexts: Floats, lately: bytes | None) -> None:
     """Fill the column in contexts (K, dim), in place, by what a trajectory keeps, F as bytes."""
     alike = 0.0 if lately is None else contexts @ np.frombuffer(lately)
-    contexts[:, names.repetition_column] = alike
+    contexts[:, names.worked_out[-1]] = alike
 
 
 def after_choice(names: Names, lately: bytes | None, context: bytes, dim: int) -> bytes:

@@ -150,7 +150,7 @@ class DueFit:
     def manifest(self) -> dict[str, Any]:
         """Return what the row of the fit keeps, as JSON values."""
         return {
-            "window": window_to_json(self.window),
+            "window": {**vars(self.window)},
             **self.known._asdict(),
             "reason": self.reason,
             "due_at": self.due_at,
@@ -175,11 +175,6 @@ class FitQueue(NamedTuple):
     n_due: int
     oldest_at: float | None
     n_workers: int
-
-
-def window_to_json(window: FitWindow) -> dict[str, int]:
-    """Return the window's numbers by name."""
-    return dict(vars(window))
 
 
 @dataclass(slots=True)
@@ -212,13 +207,8 @@ class Schedule:
         return encode(kept).decode()
 
     @classmethod
-    def loads(cls, text: str) -> "Schedule":
-        """Invert `text`."""
-        return cls.load(json.loads(text))
-
-    @classmethod
     def load(cls, data: dict[str, Any]) -> "Schedule":
-        """Make a schedule from parsed JSON."""
+        """Make a schedule from the parsed text."""
         return cls(
             open=[OpenWindow(FitWindow(**w), n, at) for w, n, at in data["open"]],
             current=None if data["current"] is None else DueFit.from_json(data["current"]),
@@ -396,7 +386,7 @@ class SessionRow(SessionState, Settings):
 
 
 PARTS: dict[str, Callable[[Any], Any]] = {
-    "schedule": Schedule.loads,
+    "schedule": lambda text: Schedule.load(json.loads(text)),
     "names": names_of,
     "changes": changes_of,
     "trial": trial_of,

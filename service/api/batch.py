@@ -170,11 +170,21 @@ def parse_batch(body: bytes) -> SlicedWork[list[_Request | Exception]]:
     """Parse a batch body: what each item asks for, or the error that refuses it."""
     made: list[_Request | Exception] = []
     for item in (yield from _read_items(body)):
+        yield
+        if isinstance(item, Problem):
+            made.append(item)
+            continue
         try:
-            made.append(item if isinstance(item, Problem) else (yield from _request(item)))
+            decision, reward = item.get("decision"), item.get("reward")
+            if decision is not None and reward is None:
+                made.append((item["session_id"], (yield from sliced_decision(decision))))
+            elif reward is not None and decision is None:
+                made.append((item["session_id"], receive_parts(reward)))
+            else:
+                code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
+                raise Problem(code, "an item has either a decision or a reward", "decision")
         except Exception as broken:
             made.append(broken)
-        yield
     return made
 
 
@@ -220,16 +230,6 @@ def _read_item(value: Any) -> BatchItem | Problem:
 def _json(value: Any) -> bytes:
     """Encode a parsed value again. NaN and infinity stay as they are: the parser refuses them."""
     return to_json(value, inf_nan_mode="constants")
-
-
-def _request(item: BatchItem) -> SlicedWork[_Request]:
-    decision, reward = item.get("decision"), item.get("reward")
-    if decision is not None and reward is None:
-        return item["session_id"], (yield from sliced_decision(decision))
-    if reward is not None and decision is None:
-        return item["session_id"], receive_parts(reward)
-    code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
-    raise Problem(code, "an item has either a decision or a reward", "decision")
 
 
 def _command(

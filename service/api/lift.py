@@ -22,12 +22,12 @@ from service.lift.units import TRAJECTORIES, units_in_words
 from service.lift.watch import sum_up
 from service.rounds.timeline import in_rounds, timeline_of
 from service.session.records import LiftSumsRow, SessionRow
-from service.session.trial import Trial, block_rounds
+from service.session.trial import block_rounds
 from service.storage.reader import Reader
 
 router = Routes(SESSION, tags=["estimates"])
 NO_PAST = (
-    " What they differ by is taken away by what each earned before the trial: append that log "
+    "What they differ by is taken away by what each earned before the trial: append that log "
     "before the first decision (history), or begin as a shadow."
 )
 IN_WORDS = {"lift": "a round", "in_all": "a trajectory in all"}  # what is compared of the groups
@@ -164,23 +164,21 @@ def _said(lift: Lift, of: str, sums: LiftSums, units: str, session: SessionRow) 
     ]
     if lift.narrowed_by_past >= 0.01:
         said += [f"Units' own past narrows the interval by {lift.narrowed_by_past:.0%}."]
-    if is_open:
-        said += [_what_decides(lift, sums, units, session.trial)]
-    return " ".join(said)
-
-
-def _what_decides(lift: Lift, sums: LiftSums, units: str, trial: Trial) -> str:
-    narrowing = sums.narrowing(trial)
-    to_go, a_day = lift.rounds_to_go(lift.difference, sums.rounds, narrowing), sums.rounds_a_day()
+    if not is_open:
+        return " ".join(said)
+    narrowing, a_day = sums.narrowing(session.trial), sums.rounds_a_day()
+    to_go = lift.rounds_to_go(lift.difference, sums.rounds, narrowing)
     if isfinite(to_go):
         days = f", about {to_go / a_day:,.0f} days as of late" if a_day else ""
-        return f"If it stays as large, about {to_go:,.0f} more rounds decide{days}."
-    if narrowing.lasting is None:
-        return "How many more rounds decide is not seen yet."
-    more = f"More rounds of the same {units} do not decide it: more {units} would"
-    more += ", or a larger holdout." if trial.share < LARGE else "."
-    no_past = units == TRAJECTORIES and lift.narrowed_by_past < 0.01
-    return more + NO_PAST if no_past else more
+        said += [f"If it stays as large, about {to_go:,.0f} more rounds decide{days}."]
+    elif narrowing.lasting is None:
+        said += ["How many more rounds decide is not seen yet."]
+    else:
+        larger = ", or a larger holdout." if session.trial.share < LARGE else "."
+        said += [f"More rounds of the same {units} do not decide it: more {units} would{larger}"]
+        if units == TRAJECTORIES and lift.narrowed_by_past < 0.01:
+            said += [NO_PAST]
+    return " ".join(said)
 
 
 def _differ(sums: LiftSums, share: float, decides: str) -> str | None:

@@ -6,6 +6,7 @@ What is read from elsewhere at a scrape is in `scraped_metrics`.
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
@@ -73,7 +74,15 @@ class Metrics:
 
     def text(self, tenant: str = "") -> bytes:
         """Return Prometheus' text; with a tenant, only its series of those that name one."""
-        return generate_latest(_OfTenant(self.registry, tenant) if tenant else self.registry)
+
+        def collect() -> Iterator[Metric]:
+            for metric in self.registry.collect():
+                if tenant:
+                    whose = [(one.labels.get("tenant", tenant), one) for one in metric.samples]
+                    metric.samples = [one for owner, one in whose if owner == tenant]
+                yield metric
+
+        return generate_latest(SimpleNamespace(collect=collect))
 
     def observe_request(self, scope: Any, status: int, seconds: float) -> None:
         """Count a request under its route's template: ids would make a series each."""
@@ -161,35 +170,17 @@ class Metrics:
                 name, text, labels=labels
             )
             for key, value in list(self._values[name].items()):
-                shown = _buckets(bounds, value) if bounds else (value,)
+                shown = [value]
+                if bounds:  # each bucket counts all that is below its bound
+                    names, counts = (*map(str, bounds), "+Inf"), accumulate(value[:-1])
+                    shown = [[*zip(names, counts, strict=True)], value[-1]]
                 family.add_metric([*map(str, key)], *shown)
             yield family
         for scrape in self.scraped:
             yield from scrape()
 
 
-class _OfTenant:
-    """A registry without the series of other tenants."""
-
-    def __init__(self, registry: CollectorRegistry, tenant: str) -> None:
-        self._registry, self._tenant = registry, tenant
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
-        tenant = self._tenant
-        for metric in self._registry.collect():
-            own = [one for one in metric.samples if one.labels.get("tenant", tenant) == tenant]
-            metric.samples = own
-            yield metric
-
-
 def route_of(scope: Any) -> str:
     """Return the path template of the route that has served a request; "other": there is none."""
     path = scope.get("lhb.route")  # of a hot route
     return str(path or getattr(scope.get("route"), "path", None) or "other")
-
-
-def _buckets(bounds: Sequence[float], row: list[float]) -> tuple[list[tuple[str, float]], float]:
-    """Return the buckets of a histogram, each with all that is below its bound, and the sum."""
-    names = (*map(str, bounds), "+Inf")
-    return [*zip(names, accumulate(row[:-1]), strict=True)], row[-1]

@@ -95,8 +95,17 @@ def get_series(
     summary["bin_seconds"] = cut.seconds
     explored = None if brief or by == "round" else taken
     summary["items"] = _items(cut, numbers, measured, explored, has_expected=estimate is not None)
-    if not brief:
-        summary["arrivals"] = _arrivals(timeline.arrivals(*place))
+    arrivals = [] if brief else timeline.arrivals(*place)
+    if arrivals:
+        seconds = np.maximum(0.0, np.array([one for one, _ in arrivals]))
+        median, nine_tenths = np.quantile(seconds, [0.5, 0.9]).tolist()
+        summary["arrivals"] = {
+            "n_values": len(arrivals),
+            "n_late": sum(bool(is_late) for _, is_late in arrivals),
+            "median_seconds": median,
+            "nine_tenths_seconds": nine_tenths,
+            "longest_seconds": float(seconds.max()),
+        }
     return summary
 
 
@@ -186,7 +195,6 @@ def _items(
     *,
     has_expected: bool,
 ) -> list[dict[str, Any]]:
-    """Return the members of each `BinAnswer`."""
     edges = bins.edges
     n_bins = len(edges) - 1
     n = np.histogram(numbers, edges, weights=measured.n_rounds)[0].astype(np.int64)
@@ -237,18 +245,3 @@ def _spread(edges: Ints, numbers: Ints, measured: Measured) -> list[list[float] 
 
 def _mean(sums: Floats, counts: Ints) -> list[float | None]:
     return [float(s) / int(n) if n else None for s, n in zip(sums, counts, strict=True)]
-
-
-def _arrivals(arrivals: list[tuple[float, bool]]) -> dict[str, Any] | None:
-    """Return the members of `ArrivalsAnswer`."""
-    if not arrivals:
-        return None
-    seconds = np.maximum(0.0, np.array([one for one, _ in arrivals]))
-    median, nine_tenths = np.quantile(seconds, [0.5, 0.9]).tolist()
-    return {
-        "n_values": len(arrivals),
-        "n_late": sum(bool(is_late) for _, is_late in arrivals),
-        "median_seconds": median,
-        "nine_tenths_seconds": nine_tenths,
-        "longest_seconds": float(seconds.max()),
-    }

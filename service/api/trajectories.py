@@ -113,7 +113,6 @@ async def get_trajectory(call: Call, session_id: str, key: str) -> dict[str, Any
 
 
 def _one(reader: Reader, session: SessionRow, key: str, now: float) -> dict[str, Any]:
-    """Return the members of `OneTrajectoryAnswer`."""
     row = reader.trajectory((*session.key, key))
     if row is None or not row.n_decisions:
         detail = f"the session has no trajectory {key!r}"

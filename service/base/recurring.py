@@ -58,16 +58,14 @@ class Recurring:
                 await self._work()
                 self._told = ("", 0.0)
             except Exception as error:
-                self._tell(error)
-
-    def _tell(self, error: Exception) -> None:
-        """Log an error, but not each time that the same thing fails in a row."""
-        is_foreseen = isinstance(error, Problem)
-        reason = str(error) if is_foreseen else type(error).__qualname__
-        now = time.monotonic()
-        if reason != self._told[0] or now - self._told[1] >= self._again_seconds:
-            log.warning("work_failed", work=self._name, reason=reason, exc_info=not is_foreseen)
-            self._told = (reason, now)
+                is_foreseen = isinstance(error, Problem)
+                reason = str(error) if is_foreseen else type(error).__qualname__
+                told, at = self._told
+                now = time.monotonic()
+                if reason != told or now - at >= self._again_seconds:  # else in a row
+                    more = {"reason": reason, "exc_info": not is_foreseen}
+                    log.warning("work_failed", work=self._name, **more)
+                    self._told = (reason, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,10 +180,17 @@ class _Adding:
         for row in rows:
             if self.sums.past_to is None and row.played_by in GROUPS:
                 self.sums.past_to = row.position - 1
-            if row.position > self._since:
-                self._add_shadow(row)
             if self._counts_all:
                 self._add_round(self.units.of_round(row), 1)
+            if row.position <= self._since or row.played_by != "caller" or row.n_bytes < 16:
+                continue  # no choice of several arms by a caller
+            shadow = self.sums.shadow
+            shadow.n_rounds += 1
+            shadow.n_agree += bool(row.agrees)
+            if row.model_version:
+                shadow.n_scored += 1
+                shadow.score += mean_score(row.score)
+                shadow.agent_score += mean_score(row.agent_score)
 
     def add_reward(self, value: float, span: list[Counted | None]) -> None:
         """Add a reward over some rounds; it needs one unit to belong to."""
@@ -216,17 +223,6 @@ class _Adding:
 
     def _add(self, unit: Unit, more: Totals) -> None:
         self.changes[unit] = _sum(self.changes[unit], more)
-
-    def _add_shadow(self, row: PlayedRound) -> None:
-        if row.played_by != "caller" or row.n_bytes < 16:  # no choice of several arms
-            return
-        shadow = self.sums.shadow
-        shadow.n_rounds += 1
-        shadow.n_agree += bool(row.agrees)
-        if row.model_version:
-            shadow.n_scored += 1
-            shadow.score += mean_score(row.score)
-            shadow.agent_score += mean_score(row.agent_score)
 
 
 def _sum(one: Totals, other: Totals) -> Totals:

@@ -149,7 +149,13 @@ class Names:
             column = names._column.get(label)
             if column is None:
                 names._refuse_mixed(contexts, label)
-                names._refuse_full(contexts, label, dim)
+                n = len(names._column)
+                if n >= min(dim, MOST_COLUMNS):
+                    detail = (
+                        f"no column is left for {label!r}: the {n} columns are {names.shown()}. "
+                        'A session with a larger dim, or with categories "hashed", takes it'
+                    )
+                    raise Problem(ProblemCode.NO_COLUMN, detail, contexts.field_of(label))
                 if names is self:
                     names = self._with(self.columns)
                 column = names._take(label)
@@ -243,16 +249,6 @@ class Names:
         else:
             return
         raise Problem(ProblemCode.INVALID, f"{feature!r} is {what}", contexts.field_of(label))
-
-    def _refuse_full(self, contexts: "NamedContexts", label: str, dim: int) -> None:
-        """Raise a 422 if every column is taken."""
-        n = len(self._column)
-        if n >= min(dim, MOST_COLUMNS):
-            detail = (
-                f"no column is left for {label!r}: the {n} columns are {self.shown()}. "
-                'A session with a larger dim, or with categories "hashed", takes it'
-            )
-            raise Problem(ProblemCode.NO_COLUMN, detail, contexts.field_of(label))
 
     def shown(self) -> str:
         """Return the labels of the first columns, for the detail of a problem."""

@@ -95,34 +95,23 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
         if sums is not None:
             yield _record("sums", sums)
     if session.dropped_to:
-        yield from _slots_records(reader, session)
-        yield from _lift_records(reader, session)
+        last = reader.summed_for_good(session)  # where stretches end comes first
+        names = [one.key for one in reader.trajectories(session.key) if one.key] if last else []
+        for name in ["", *names]:
+            rows = reader.slot_sums_in(session.key, [(name, 1, last)], last)
+            for row in sorted(rows, key=lambda row: row.last_slot):
+                yield _record("slots", row)
+        lift = sums_in_force(reader, session)
+        if lift is not None:  # of a comparison, what follows from no row any more
+            kept = json.loads(lift.sums)
+            del kept["groups"]
+            yield {"record": "lift", "decided": lift.decided, "measured": lift.measured, **kept}
+            for trajectory in reader.trajectories(session.key):
+                for unit in sorted(units_of(reader, session, trajectory)):
+                    yield _record("unit", unit)
     state = reader.agent_state(session.key)
     if state is not None:
         yield {"record": "agent", "state": json.loads(state)}
-
-
-def _slots_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
-    """Yield the records of slots whose decisions are dropped; where stretches end comes first."""
-    last = reader.summed_for_good(session)
-    names = [one.key for one in reader.trajectories(session.key) if one.key] if last else []
-    for name in ["", *names]:
-        rows = reader.slot_sums_in(session.key, [(name, 1, last)], last)
-        for row in sorted(rows, key=lambda row: row.last_slot):
-            yield _record("slots", row)
-
-
-def _lift_records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
-    """Yield the records of a comparison that follow from no row any more."""
-    row = sums_in_force(reader, session)
-    if row is None:
-        return
-    sums = json.loads(row.sums)
-    del sums["groups"]
-    yield {"record": "lift", "decided": row.decided, "measured": row.measured, **sums}
-    for trajectory in reader.trajectories(session.key):
-        for unit in sorted(units_of(reader, session, trajectory)):
-            yield _record("unit", unit)
 
 
 def _record(kind: str, row: Any) -> dict[str, Any]:

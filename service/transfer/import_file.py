@@ -85,7 +85,16 @@ def fold_file(file: BinaryIO, out: BinaryIO, allow_oracles: bool) -> tuple[Impor
     ``bad_import``, naming line, record and field.
     """
     fold, digest = ImportFold(allow_oracles), blake2b(digest_size=6)
-    for slice in _slices(_rows(fold, file, digest)):
+    slice: list[Row] = []
+    size = 0
+    for row in _rows(fold, file, digest):
+        more = n_bytes(tuple(row) if isinstance(row, tuple) else astuple(row))
+        if slice and (len(slice) == SLICE_ROWS or size + more > SLICE_BYTES):
+            pickle.dump(slice, out, pickle.HIGHEST_PROTOCOL)
+            slice, size = [], 0
+        slice.append(row)
+        size += more
+    if slice:
         pickle.dump(slice, out, pickle.HIGHEST_PROTOCOL)
     return fold, digest.hexdigest()
 
@@ -101,20 +110,6 @@ def read_slice(path: Path, offset: int) -> tuple[list[Row], int]:
             return pickle.load(file), file.tell()  # this server has written it
         except EOFError:
             return [], offset
-
-
-def _slices(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    slice: list[Row] = []
-    size = 0
-    for row in rows:
-        more = n_bytes(tuple(row) if isinstance(row, tuple) else astuple(row))
-        if slice and (len(slice) == SLICE_ROWS or size + more > SLICE_BYTES):
-            yield slice
-            slice, size = [], 0
-        slice.append(row)
-        size += more
-    if slice:
-        yield slice
 
 
 def _rows(fold: ImportFold, file: BinaryIO, digest: Any) -> Iterator[Row]:

@@ -427,7 +427,6 @@ class ImportFold:
 
 
 def _sums(text: str, field: str, agent: Agent) -> bytes:
-    """Return the bytes of sums, checked."""
     from lhb_engine.agents.fit_past import sums_from_bytes  # loads what only fits need
 
     try:

@@ -153,13 +153,11 @@ class Trajectories:
 
     def of_decision(self, name: str, round: int) -> FileTrajectory:
         """Return a decision's trajectory; it begins after the rounds that are dropped."""
-        part = self._known.get(name)
-        if part is None and not self._session.dropped_to:
-            part = self._begin(name)
-        elif part is None:
-            check(name in self._declared, "trajectory", "it has no record of its own")
-            part = self._begin(name, round - 1)
-        return part
+        if name in self._known:
+            return self._known[name]
+        drops = self._session.dropped_to > 0
+        check(not drops or name in self._declared, "trajectory", "it has no record of its own")
+        return self._begin(name, round - 1 if drops else 0)
 
     def _begin(self, name: str, n: int = 0) -> FileTrajectory:
         row = TrajectoryRow(*NO_OWNER, name, n_decisions=n, n_rounds=n)
@@ -214,13 +212,6 @@ class Trajectories:
         check(bool(fits), "sums", "they are not of these slots")
         return data
 
-    def _has_slots(self) -> bool:
-        """Return whether there are sums of all slots whose decisions are dropped."""
-        assert self._session.clock is not None
-        last, decided = (self._ends or [(0, 0)])[-1]
-        settled = self._session.clock.settled(self._session.schedule.n_slots)
-        return decided == self._session.dropped_to and last <= settled
-
     def rounds(self) -> Rounds:
         """Merge the rounds of all trajectories; their positions are 1 to n, but for those gone."""
         parts, n = [*self._known.values()], self._session.n_rounds
@@ -252,7 +243,11 @@ class Trajectories:
         session = self._session
         if not session.dropped_to:
             return [part.row for part in self._known.values()]
-        has_sums = self._has_slots() if closing_of(session).stays else has_sums
+        if closing_of(session).stays:  # then sums of all slots whose decisions are dropped
+            assert session.clock is not None
+            last, decided = (self._ends or [(0, 0)])[-1]
+            settled = session.clock.settled(session.schedule.n_slots)
+            has_sums = decided == session.dropped_to and last <= settled
         check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
         rows, n_gone, n_less = [], 0, 0
         for name, given in self._declared.items():

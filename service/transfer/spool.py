@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
-from typing import BinaryIO
 
 from service.base.problems import Problem, ProblemCode
 from service.base.server_settings import Settings
@@ -78,14 +77,15 @@ class SpooledFiles:
     def opened(self) -> Iterator[Callable[[bytes], None]]:
         """Open the file; yield what writes a part of it, and raises 503 storage_full."""
         with self.path.open("wb", buffering=0) as file:
-            yield lambda part: self._write(file, part)
 
-    def _write(self, file: BinaryIO, part: bytes) -> None:
-        self.take(len(part))
-        with full_said():
-            view = memoryview(part)
-            while view:
-                view = view[file.write(view) :]
+            def write(part: bytes) -> None:
+                self.take(len(part))
+                with full_said():
+                    view = memoryview(part)
+                    while view:
+                        view = view[file.write(view) :]
+
+            yield write
 
     def take(self, n_bytes: int) -> None:
         """Count bytes that are about to be written; raises what `Spool.take` does."""

@@ -31,7 +31,7 @@ from service.api.decisions import (
     decision_answer,
     made_decision,
     sliced_decision,
-    wait_and_take,
+    take,
 )
 from service.api.request_bodies import BatchItem
 from service.api.rewards import ReceiveParts, made_receive, receive_parts
@@ -157,7 +157,7 @@ async def _run_in_order(
             if error is None and result is None:
                 held.append(one)
             elif isinstance(result, Blocked) and isinstance(one.command, Decide):
-                blocked[one.place] = wait_and_take(service, one.command, result, deadline)
+                blocked[one.place] = take(service, one.command, result, deadline)
             else:
                 outcomes[one.place] = result if error is None else error
         taken = await asyncio.gather(*blocked.values(), return_exceptions=True)

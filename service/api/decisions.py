@@ -154,28 +154,25 @@ async def post_decision(
     else:
         parts = await service.parsed(tenant, parse_decision, body)
         command = made_decision(service, tenant, session_id, parts)
-    taken = await service.writer.submit(command)
-    if not isinstance(taken, Taken):
-        taken = await wait_and_take(service, command, taken)
+    taken = await take(service, command)
     return (201 if taken.is_new else 200), encode(decision_answer(taken.decision))
 
 
-async def take(service: Service, command: Decide) -> Taken:
-    """Submit the command, again after each fit that blocks it.
-
-    Raises 503 fit_pending after `fit_wait_seconds`: no round was begun, but the rewards are stored.
-    """
-    taken: Taken | Blocked = await service.writer.submit(command)
-    return taken if isinstance(taken, Taken) else await wait_and_take(service, command, taken)
-
-
-async def wait_and_take(
-    service: Service, command: Decide, taken: Taken | Blocked, deadline: float | None = None
+async def take(
+    service: Service,
+    command: Decide,
+    taken: Taken | Blocked | None = None,
+    deadline: float | None = None,
 ) -> Taken:
-    """Wait for the fit that blocked the command, then submit it again; raises what `take` does.
+    """Submit the command, again after each fit that blocks it; `taken` is what came of it so far.
 
-    `deadline` is by the service's monotonic clock; without one the wait is `fit_wait_seconds`.
+    Raises 503 fit_pending at the `deadline` by the service's monotonic clock, by default after
+    `fit_wait_seconds`: no round was begun, but the rewards are stored.
     """
+    if taken is None:
+        taken = await service.writer.submit(command)
+    if isinstance(taken, Taken):
+        return taken
     deadline = deadline or service.monotonic() + service.settings.fit_wait_seconds
     command.rewards = []  # the first submission has stored them
     while isinstance(taken, Blocked):

@@ -3,7 +3,8 @@
 Endpoints parse their bodies themselves, so FastAPI cannot derive all of the schema.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from inspect import Parameter, Signature, signature
 from typing import Any, NamedTuple, TypeVar
@@ -27,6 +28,7 @@ from service.writer.command import Command, Result
 
 Before = Callable[[Service, SessionKey], Awaitable[object]]
 Work = TypeVar("Work", bound=Callable[..., Any])
+Part = TypeVar("Part")
 Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
 REQUEST, CALL, SESSION_ID = (
     Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
@@ -86,6 +88,27 @@ class Call(NamedTuple):
         if (await self.request.body()).strip() not in (b"", b"{}"):
             raise Problem(ProblemCode.UNKNOWN_FIELD, f"{what} takes no field", "body")
 
+    async def stream(self, parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None]:
+        """Return a stream whose first part is made, and which ends when the key is revoked.
+
+        So an unknown session is a 404, not a broken stream.
+        """
+        first = await anext(parts)
+
+        async def stream() -> AsyncGenerator[Part, None]:
+            async with aclosing(parts):  # what they hold is freed also if the client disconnects
+                yield first
+                async for more in parts:
+                    if not self.is_still_allowed():
+                        return
+                    yield more
+
+        return stream()
+
+    def is_still_allowed(self) -> bool:
+        """Return whether the key has not been revoked meanwhile."""
+        return bool(self.request.app.state.key_watch.still_allows(self.request.scope))
+
     async def look(
         self, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
     ) -> dict[str, Any]:
@@ -130,7 +153,7 @@ class Routes(APIRouter):
         if least is None:
             least = READER if method == "GET" else WRITER
         NEEDED[method, self.prefix + path] = least
-        if body is not None:
+        if body is not None and summary:
             schema = _schema(body.adapter)
             _definitions[schema["title"]] = as_union(schema, _definitions)
             content = {"application/json": {"schema": {"$ref": REF + schema["title"]}}}

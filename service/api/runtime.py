@@ -141,8 +141,3 @@ def service_of(request: Request) -> Service:
     """Return the running service."""
     service: Service = request.app.state.service
     return service
-
-
-def is_still_allowed(request: Request) -> bool:
-    """Return whether the key of a request that is under way has not been revoked meanwhile."""
-    return bool(request.app.state.key_watch.still_allows(request.scope))

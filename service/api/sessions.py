@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, TypedDict, get_type_hints
 
 from fastapi import Query, Response
@@ -15,7 +14,7 @@ from lhb_engine.agents.base import Deciding
 from service.api.answer_models import LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.body_parsing import PATCH, SESSION
 from service.api.routes import Call, Routes, json_response
-from service.api.runtime import Service, is_still_allowed
+from service.api.runtime import Service
 from service.base.problems import Problem
 from service.commands.sessions import change_session, create_session, erase_feature, remove_session
 from service.fits.cost import allowed_cost
@@ -180,16 +179,8 @@ async def get_changes(call: Call, session_id: str) -> Response:
     Each event's data is what `GET /v1/sessions/{session_id}` answers. A reader connects again when
     the stream has ended. It ends within seconds when the key is revoked.
     """
-    events = _events(call, session_id)
-    first = await anext(events)  # an unknown session is a 404, not a broken stream
-
-    async def stream() -> AsyncGenerator[str, None]:
-        async with aclosing(events):  # frees the place also if the client disconnects
-            yield first
-            async for more in events:
-                yield more
-
-    return StreamingResponse(stream(), media_type="text/event-stream")
+    events = await call.stream(_events(call, session_id))
+    return StreamingResponse(events, media_type="text/event-stream")
 
 
 async def _events(call: Call, session_id: str) -> AsyncGenerator[str, None]:
@@ -207,5 +198,5 @@ async def _events(call: Call, session_id: str) -> AsyncGenerator[str, None]:
                 answer = now
                 yield f"data: {json.dumps(answer)}\n\n"
             await asyncio.sleep(every)
-            if not is_still_allowed(call.request):
+            if not call.is_still_allowed():
                 return

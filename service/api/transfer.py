@@ -16,7 +16,6 @@ from starlette.types import Message, Send
 
 from service.api.body_parsing import COPY
 from service.api.routes import Call, Routes, found_session
-from service.api.runtime import is_still_allowed
 from service.api.sessions import SessionAnswer, session_answer, written_session
 from service.base.field_types import NO_STEP
 from service.commands.sessions import refuse_id_as_name
@@ -48,18 +47,9 @@ async def get_events(call: Call, session_id: str) -> Response:
 
     All lines come from one snapshot of the database.
     """
-    lines = _export_chunks(call, session_id, export_session)
-    first = await anext(lines)  # an unknown session is a 404, not a broken stream
-
-    async def stream() -> AsyncGenerator[bytes, None]:
-        async with aclosing(lines):  # closes the snapshot also if the client disconnects
-            yield first
-            async for more in lines:
-                if not is_still_allowed(call.request):
-                    return  # without its end line the file is known to be cut off
-                yield more
-
-    return Download(stream(), call.service.settings.body_timeout_seconds)
+    # one that a revoked key ends has no end line, and so is known to be cut off
+    chunks = await call.stream(_export_chunks(call, session_id, export_session))
+    return Download(chunks, call.service.settings.body_timeout_seconds)
 
 
 class Download(Ndjson):

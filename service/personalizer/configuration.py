@@ -169,17 +169,18 @@ async def get_configuration(call: Call, version: Version) -> dict[str, Any]:
     return configuration_of(settings_of(session), session.trial.mode)
 
 
-@router.serve("PUT /configurations/service")
-async def put_configuration(call: Call, version: Version) -> dict[str, Any]:
+@router.serve("PUT /configurations/service", body=CONFIGURATION)
+async def put_configuration(
+    call: Call, version: Version, fields: ServiceConfiguration
+) -> dict[str, Any]:
     """Make the session by a configuration, or again while it has no rounds.
 
     The learning mode, the wait and the exploration may change at any time.
     """
-    request, service, tenant, actor = call
-    configuration = CONFIGURATION.read(await request.body())
+    _, service, tenant, actor = call
     session = await find_loop(service, tenant)
     before = DEFAULTS if session is None else settings_of(session)
-    body = asked_settings(configuration, before)
+    body = asked_settings(fields, before)
     is_another = any(body[name] != before[name] for name in body.keys() - CHANGING)
     if session is not None and is_another:
         await service.writer.submit(remove_unused(session.key, actor))
@@ -190,7 +191,7 @@ async def put_configuration(call: Call, version: Version) -> dict[str, Any]:
     if session is None:
         session = await make_session(service, tenant, actor, body)
     changes = {name: body[name] for name in CHANGING if body[name] != getattr(session, name)}
-    mode = MODES.get(configuration.get("learningMode", ""))
+    mode = MODES.get(fields.get("learningMode", ""))
     if mode is not None and mode != session.trial.mode:
         changes["mode"] = mode
     if changes:

@@ -206,16 +206,15 @@ def ways_to_ask(session: SessionRow) -> list[tuple[int | None, int | None]]:
     return [*first, (None, None)]
 
 
-@router.serve("POST /events/{event_id:text}/reward", "", None, 204)
-async def post_reward(call: Call, version: Version, event_id: str) -> None:
+@router.serve("POST /events/{event_id:text}/reward", "", None, 204, body=REWARD)
+async def post_reward(call: Call, version: Version, event_id: str, fields: RewardRequest) -> None:
     """Store the reward of an event.
 
     As in Personalizer, a reward of an unknown event, and with aggregation "earliest" a second one,
     is answered 204 and has no effect.
     """
     request, service, tenant, _ = call
-    value = REWARD.read(await request.body())["value"]
-    body: Any = {"value": value, "event_id": event_id, "trajectory": trajectory_of(request)}
+    body: Any = {**fields, "event_id": event_id, "trajectory": trajectory_of(request)}
     session = await find_loop(service, tenant)
     if session is not None:
         if closing_of(session).adds_up:

@@ -156,7 +156,10 @@ def get_arms(
     of the agent pays on average, and of the others who chose. Voids count nowhere.
     """
     first = max(1, session.n_rounds - rounds + 1)
-    chosen, last = _chosen(reader, session, first)
+    found = reader.chosen(session.key, first, session.n_rounds) if session.n_rounds else ()
+    rows = list(giving_way(found))  # in order of trajectories and rounds
+    last = {one.trajectory: one.round for one in rows}
+    chosen = [one for one in rows if session.has(one.trajectory) and not one.is_void]
     counts = Counter(arm_of(one) for one in chosen)
     offered = offered_arms(reader, session, first, chosen)
     counts.update(dict.fromkeys(offered, 0))
@@ -215,20 +218,6 @@ def get_arms(
 SHARED = "What arms have in common cannot be told from the base: only how they differ is known."
 NO_BAND = "The estimate says nothing of how sure it is."
 EARNED = ("at_once", "later", "earned", "to_come")
-
-
-def _chosen(
-    reader: Reader, session: SessionRow, first: int
-) -> tuple[list[ChosenArm], dict[str, int]]:
-    """Return the decisions that count from a position on, and each trajectory's last round.
-
-    The order is that of trajectories and rounds.
-    """
-    if not session.n_rounds:
-        return [], {}
-    rows = list(giving_way(reader.chosen(session.key, first, session.n_rounds)))
-    last = {one.trajectory: one.round for one in rows}
-    return [one for one in rows if session.has(one.trajectory) and not one.is_void], last
 
 
 def _one_choice(

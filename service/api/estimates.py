@@ -59,6 +59,10 @@ def estimate_answer(
     }
 
 
+# checks of several trajectories, and the option with which there is nothing to look for
+OF_SEVERAL = {"levels_differ": "levels", "responses_differ": "own", "trajectories_end": ""}
+
+
 @router.read(
     "/estimate", "The estimate in use: theta and lag weights", EstimateAnswer | NoEstimateAnswer
 )
@@ -69,7 +73,18 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     gave an estimate or not, `unchecked` the checks that it could not make, and `checked` says which
     it made and found nothing; null where there is no such fit, or the algorithm makes no checks.
     """
-    said = {"deciding": deciding(reader, session), **last_checks(reader, session)}
+    said: dict[str, Any] = {"findings": [], "unchecked": [], "checked": None}
+    said["deciding"] = deciding(reader, session)
+    last = last_estimated(reader, session, session.n_estimates)
+    if last is not None:
+        findings, unchecked = findings_of(reader, session, last), last.values.get("unchecked") or []
+        one = session.n_trajectories < 2
+        not_made = {code for check in unchecked for code in check["codes"]}
+        not_made |= {n for n, told in OF_SEVERAL.items() if one or session.options.get(told)}
+        not_made |= {finding["code"] for finding in findings}
+        said |= {"findings": findings, "unchecked": unchecked}
+        if ALGORITHMS[session.algorithm].makes_checks():
+            said["checked"] = checked_said(not_made)
     if session.estimate == 0:
         return {"status": "none", **said}
     record = reader.estimate(session.key, session.estimate)
@@ -79,28 +94,6 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
         **said,
         "slot_seconds": timeline_of(session).seconds,
         "features": names_answer(session)["features"],
-    }
-
-
-# checks of several trajectories, and the option with which there is nothing to look for
-OF_SEVERAL = {"levels_differ": "levels", "responses_differ": "own", "trajectories_end": ""}
-
-
-def last_checks(reader: Reader, session: SessionRow) -> dict[str, Any]:
-    """Return what the last fit that neither failed nor was skipped found, and could not check."""
-    record = last_estimated(reader, session, session.n_estimates)
-    if record is None:
-        return {"findings": [], "unchecked": [], "checked": None}
-    findings, unchecked = findings_of(reader, session, record), record.values.get("unchecked")
-    not_made = {code for one in unchecked or () for code in one["codes"]}
-    one = session.n_trajectories < 2
-    not_made.update(code for code, told in OF_SEVERAL.items() if one or session.options.get(told))
-    not_made.update(each["code"] for each in findings)
-    checks = ALGORITHMS[session.algorithm].makes_checks()
-    return {
-        "findings": findings,
-        "unchecked": unchecked or [],
-        "checked": checked_said(not_made) if checks else None,
     }
 
 

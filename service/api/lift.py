@@ -12,7 +12,7 @@ from fastapi import Query
 
 from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import GroupSums, Lift, are_drawn_otherwise
+from lhb_engine.evaluation.lift import Lift, are_drawn_otherwise
 from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
 from service.lift.exact import nearest
@@ -67,6 +67,11 @@ def get_lift(
         name: sums.lift(trial, in_all=name == "in_all", adjusts=adjust, units=units)
         for name in IN_WORDS
     }
+    groups: dict[str, Any] = {}
+    for name in GROUPS:
+        n, rewards = (nearest(total) for total in sums.groups[name].totals[:2])
+        n_units, reward = sums.groups[name].n_trajectories, rewards / n if n else None
+        groups[name] = {"n_units": n_units, "n_rounds": round(n), "reward": reward}
     decides = "in_all" if sums.is_in_all else "lift"
     outcome, reason, a_day = found[decides], None, sums.rounds_a_day()
     if isinstance(outcome, Refusal):
@@ -77,7 +82,7 @@ def get_lift(
         to_go = outcome.rounds_to_go(effect, sums.rounds, sums.narrowing(trial))
         verdict = _said(outcome, IN_WORDS[decides], sums, units, session)
     return {
-        **{name: _group(sums.groups[name]) for name in GROUPS},
+        **groups,
         **{
             name: None if isinstance(one, Refusal) else members_of(ComparedAnswer, one)
             for name, one in found.items()
@@ -201,12 +206,6 @@ def _differ(sums: LiftSums, share: float, decides: str) -> str | None:
         "change how often people come. So what a unit brings in all decides, and not a difference "
         f"a round: {brought:.4g} with the agent, and {by_theirs:.4g} with control."
     )
-
-
-def _group(sums: GroupSums) -> dict[str, Any]:
-    n_rounds, rewards = nearest(sums.totals[0]), nearest(sums.totals[1])
-    reward = rewards / n_rounds if n_rounds else None
-    return {"n_units": sums.n_trajectories, "n_rounds": round(n_rounds), "reward": reward}
 
 
 def _behind(session: SessionRow, row: LiftSumsRow) -> int:

@@ -5,12 +5,12 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from lhb_engine.evaluation.batch_ratio import Refusal
+from lhb_engine.evaluation.lift import Lift
 from service.base.problems import Unavailable
 from service.base.recurring import Intervals, Recurring
 from service.lift.steps import Step, next_step, sums_so_far
 from service.rounds.timeline import timeline_of
-from service.session.records import Actor, LiftSumsRow, SessionKey, SessionRow
+from service.session.records import Actor, LiftSumsRow, SessionKey
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.command import session_command
@@ -35,27 +35,21 @@ def keep_lift(uow: UnitOfWork, key: SessionKey, step: Step) -> bool | None:
         return None
     trial = session.trial
     step.sums.add_point(trial, uow.now)
-    has_tripped = trial.guard == "armed" and _trips(uow, session, step)
+    is_armed = trial.guard == "armed"
+    in_all = is_armed and step.sums.is_in_all
+    lift = step.sums.lift(trial, in_all=in_all) if is_armed else None
+    has_tripped = isinstance(lift, Lift) and lift.high < 0.0
+    if isinstance(lift, Lift) and has_tripped:
+        session.trial = trial.tripped(timeline_of(session).n_slots(session))
+        uow.save(session)
+        interval = {"difference": lift.difference, "low": lift.low, "high": lift.high}
+        about: dict[str, Any] = {**interval, "in_all": in_all}
+        note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
+        announce(uow, session, "guard_tripped", **about)
     place = (step.before.since, step.decided, step.measured)
     row = LiftSumsRow(*key, *place, step.sums.dumps())
     uow.write_rows(Changes(lift_sums=[row], lift_units=step.units))
     return has_tripped
-
-
-def _trips(uow: UnitOfWork, session: SessionRow, step: Step) -> bool:
-    """Trip the guard if what decides lies below zero; return whether it did."""
-    trial, sums = session.trial, step.sums
-    in_all = sums.is_in_all
-    lift = sums.lift(trial, in_all=in_all)
-    if isinstance(lift, Refusal) or lift.high >= 0.0:
-        return False
-    session.trial = trial.tripped(timeline_of(session).n_slots(session))
-    uow.save(session)
-    interval = {"difference": lift.difference, "low": lift.low, "high": lift.high}
-    about: dict[str, Any] = {**interval, "in_all": in_all}
-    note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
-    announce(uow, session, "guard_tripped", **about)
-    return True
 
 
 T = TypeVar("T")

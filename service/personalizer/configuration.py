@@ -74,17 +74,6 @@ async def make_session(
     return session
 
 
-async def waiting_room(service: Service, actor: Actor, loop: SessionRow) -> SessionRow:
-    """Return the session that holds deferred events until they are activated.
-
-    It gets no rewards and so learns nothing: an event that is never activated stays without effect.
-    """
-    name = deferred_name(loop)
-    room = await find_loop(service, loop.tenant, name)
-    body = {"name": name, "algorithm": "uniform", "dim": loop.dim, "horizon": 1}
-    return room or await make_session(service, loop.tenant, actor, body)
-
-
 def deferred_name(loop: SessionRow) -> str:
     """Return the name of the session that holds the deferred events of this one."""
     return f"{NAME} deferred {loop.id}"

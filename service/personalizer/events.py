@@ -29,7 +29,6 @@ from service.personalizer.configuration import (
     find_decision,
     find_loop,
     make_session,
-    waiting_room,
 )
 from service.personalizer.features import Features, hashed_contexts, read_features
 from service.rounds.closing import closing_of
@@ -100,33 +99,6 @@ def read_rank(body: bytes, dim: int) -> SlicedWork[RankQuery]:
     return RankQuery(ids, open_ids, contexts, event_id, fields.get("deferActivation") is True)
 
 
-def rank_answer(query: RankQuery, decision: DecisionRow, session: SessionRow) -> dict[str, Any]:
-    """Return Personalizer's answer: the chosen action first, the others by score.
-
-    An excluded action keeps its place in the request, with probability 0. Probabilities are those
-    of the agent; where it did not play, the others keep their order and none has a probability.
-    """
-    scores = np.frombuffer(decision.scores)
-    chances: Sequence[float | None] = [None] * len(scores)
-    others: list[int] = list(range(len(scores)))
-    if decision.propensity is not None and decision.played_by in (None, "agent"):
-        then = session.at_revision(session.changes.revision_of(decision.position))
-        chances = build_agent(then, None).probabilities(scores).tolist()
-        others = np.argsort(-scores, kind="stable").tolist()
-    assert decision.arm is not None
-    order = dict.fromkeys([decision.arm, *others])
-    ranked = ({"id": query.open_ids[arm], "probability": chances[arm]} for arm in order)
-    is_open = set(query.open_ids)
-    return {
-        "ranking": [
-            next(ranked) if name in is_open else {"id": name, "probability": 0.0}
-            for name in query.ids
-        ],
-        "eventId": query.event_id,
-        "rewardActionId": query.open_ids[decision.arm],
-    }
-
-
 @with_config(STRICT)
 class RewardRequest(TypedDict):
     """The reward of an event."""
@@ -139,19 +111,43 @@ REWARD = BodyParser(RewardRequest)
 
 @router.serve("POST /rank")
 async def post_rank(call: Call, version: Version) -> tuple[dict[str, Any], int]:
-    """Take a decision; the same event id gets the first answer again."""
+    """Take a decision; the same event id gets the first answer again.
+
+    The chosen action is the first, the others follow by score. An excluded action keeps its place
+    in the request, with probability 0. Probabilities are those of the agent; where it did not play,
+    the others keep their order and none has a probability.
+    """
     request, service, tenant, actor = call
-    body, trajectory = await request.body(), trajectory_of(request)
+    content, trajectory = await request.body(), trajectory_of(request)
     loop = await find_loop(service, tenant)
     dim = DEFAULTS["dim"] if loop is None else loop.dim
-    query = await service.parsed(tenant, read_rank, body, dim, here=READ_AT_ONCE_BYTES)
+    query = await service.parsed(tenant, read_rank, content, dim, here=READ_AT_ONCE_BYTES)
     session = loop or await make_session(service, tenant, actor, DEFAULTS)
     if query.is_deferred:
-        room = await waiting_room(service, actor, session)
+        # gets no rewards and so learns nothing: what is never activated stays without effect
+        name = deferred_name(session)
+        body = {"name": name, "algorithm": "uniform", "dim": session.dim, "horizon": 1}
+        room = await find_loop(service, tenant, name)
+        room = room or await make_session(service, tenant, actor, body)
         decision = await defer(service, session, room, query, trajectory)
     else:
         decision = await decide(service, session, query, trajectory)
-    return rank_answer(query, decision, session), 201
+    assert decision.arm is not None
+    scores = np.frombuffer(decision.scores)
+    chances: Sequence[float | None] = [None] * len(scores)
+    others: list[int] = list(range(len(scores)))
+    if decision.propensity is not None and decision.played_by in (None, "agent"):
+        then = session.at_revision(session.changes.revision_of(decision.position))
+        chances = build_agent(then, None).probabilities(scores).tolist()
+        others = np.argsort(-scores, kind="stable").tolist()
+    order = dict.fromkeys([decision.arm, *others])
+    ranked = ({"id": query.open_ids[arm], "probability": chances[arm]} for arm in order)
+    is_open = set(query.open_ids)
+    ranking = [
+        next(ranked) if name in is_open else {"id": name, "probability": 0.0} for name in query.ids
+    ]
+    chosen = query.open_ids[decision.arm]
+    return {"ranking": ranking, "eventId": query.event_id, "rewardActionId": chosen}, 201
 
 
 async def decide(
@@ -159,9 +155,14 @@ async def decide(
 ) -> DecisionRow:
     """Take the decision; the first action is the caller's own.
 
-    In mode "shadow" it is played, and a control group plays it too.
+    In mode "shadow" it is played, and a control group plays it too. An event may have been asked
+    with other arms before the mode changed: its repeat is not another body.
     """
-    for n, arms in enumerate(ways := ways_to_ask(session)):
+    trial, ways = session.trial, list[tuple[int | None, int | None]]()  # the forced, the default
+    if trial.is_on:
+        live, shadow = (None, BASELINE), (BASELINE, BASELINE)
+        ways += [shadow, live] if trial.mode == "shadow" else [live, shadow]
+    for n, arms in enumerate(ways := [*ways, (None, None)]):
         try:
             return await taken(service, session, query, trajectory, *arms)
         except Problem as problem:
@@ -191,19 +192,6 @@ async def taken(
     }
     command = read_decision(service, session.tenant, session.id, body)
     return (await take(service, command)).decision
-
-
-def ways_to_ask(session: SessionRow) -> list[tuple[int | None, int | None]]:
-    """Return the forced and the default arm of a decision of this session.
-
-    The first pair is that of a new event. The others are those that an event was asked with before
-    the mode changed: its repeat is not another body.
-    """
-    if not session.trial.is_on:
-        return [(None, None)]
-    live, shadow = (None, BASELINE), (BASELINE, BASELINE)
-    first = [shadow, live] if session.trial.mode == "shadow" else [live, shadow]
-    return [*first, (None, None)]
 
 
 @router.serve("POST /events/{event_id:text}/reward", "", None, 204, body=REWARD)

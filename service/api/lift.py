@@ -12,7 +12,7 @@ from fastapi import Query
 
 from clients.sdk.answers import ComparedAnswer, LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
-from lhb_engine.evaluation.lift import Lift, are_drawn_otherwise
+from lhb_engine.evaluation.lift import MIN_TRAJECTORIES, Lift, are_drawn_otherwise
 from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
 from service.lift.exact import nearest
@@ -137,7 +137,10 @@ def _refused(
     """
     if not session.trial.share:
         return NO_HOLDOUT, inf, None
-    to_go = sums.units_to_go(session.trial)
+    share = session.trial.share  # more units, until both groups have enough, on average
+    shares = zip(GROUPS, (1.0 - share, share), strict=True)
+    lack = [(MIN_TRAJECTORIES - sums.groups[name].n_trajectories) / of for name, of in shares]
+    to_go = max(0.0, *lack)
     if to_go == 0.0:
         return reason, inf, None
     if units == TRAJECTORIES:

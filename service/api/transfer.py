@@ -33,31 +33,14 @@ NDJSON = "application/x-ndjson"
 CHUNK_LINES, CHUNK_BYTES = 500, 2**20  # of a chunk of an export, about
 
 
-class Ndjson(StreamingResponse):
-    """A streaming response with the media type that the OpenAPI schema shows for an export."""
-
-    media_type = NDJSON
-
-
-@router.serve(
-    "GET /{session_id}/events", "Export a session as NDJSON", None, 200, response_class=Ndjson
-)
-async def get_events(call: Call, session_id: str) -> Response:
-    """Send a header line, all records, and an end line with their number and digest.
-
-    All lines come from one snapshot of the database.
-    """
-    # one that a revoked key ends has no end line, and so is known to be cut off
-    chunks = await call.stream(_export_chunks(call, session_id, export_session))
-    return Download(chunks, call.service.settings.body_timeout_seconds)
-
-
-class Download(Ndjson):
+class Download(StreamingResponse):
     """An export that disconnects a client which takes longer than `seconds` to read a chunk.
 
     While a reader holds its snapshot, SQLite cannot restart the write-ahead log, which grows with
     every commit.
     """
+
+    media_type = NDJSON  # which the OpenAPI schema shows
 
     def __init__(self, content: AsyncGenerator[bytes, None], seconds: float) -> None:
         super().__init__(content)
@@ -75,6 +58,19 @@ class Download(Ndjson):
 
         async with aclosing(self._content):
             await super().stream_response(in_time)
+
+
+@router.serve(
+    "GET /{session_id}/events", "Export a session as NDJSON", None, 200, response_class=Download
+)
+async def get_events(call: Call, session_id: str) -> Response:
+    """Send a header line, all records, and an end line with their number and digest.
+
+    All lines come from one snapshot of the database.
+    """
+    # one that a revoked key ends has no end line, and so is known to be cut off
+    chunks = await call.stream(_export_chunks(call, session_id, export_session))
+    return Download(chunks, call.service.settings.body_timeout_seconds)
 
 
 async def _export_chunks(

@@ -39,11 +39,6 @@ def dumps(number: int, power: int = 1) -> str:
     return f"{number >> zeros:x}p{zeros - power * DIGITS}"
 
 
-def is_exact(text: str) -> bool:
-    """Return whether a text ``whole p exponent`` is a whole number of units."""
-    return int(text.split("p")[1]) >= -DIGITS
-
-
 def loads(text: str, power: int = 1) -> int:
     """Invert `dumps`."""
     whole, exponent = text.split("p")

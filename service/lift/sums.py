@@ -9,7 +9,6 @@ import numpy as np
 
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import (
-    MIN_TRAJECTORIES,
     GroupSums,
     Lift,
     Narrowing,
@@ -131,12 +130,6 @@ class LiftSums:
         """Whether what a unit brings in all decides: the groups' units have unlike rounds."""
         agent, control = (_used(self.groups[name], adjusts=False) for name in GROUPS)
         return rounds_differ(agent, control)
-
-    def units_to_go(self, trial: Trial) -> float:
-        """Return how many more units it takes until both groups have enough, on average."""
-        shares = zip(GROUPS, (1.0 - trial.share, trial.share), strict=True)
-        lack = [(MIN_TRAJECTORIES - self.groups[name].n_trajectories) / of for name, of in shares]
-        return max(0.0, *lack)
 
     @property
     def n_units(self) -> int:

@@ -12,8 +12,6 @@ from service.base.server_settings import DISTRIBUTION, Settings
 from service.storage.database_url import without_password
 from service.storage.schema import SCHEMA
 
-DATABASE_SETTINGS = {"database_url", "database_password_file"}
-
 log = structlog.get_logger()
 
 
@@ -23,7 +21,8 @@ def log_start(program: str, settings: Settings) -> None:
     It has version, schema, database, and settings that differ from their default; of the database's
     URL, no user, password or parameter.
     """
-    chosen = settings.model_dump(mode="json", exclude_defaults=True, exclude=DATABASE_SETTINGS)
+    left_out = {"database_url", "database_password_file"}
+    chosen = settings.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
     log.info(
         "start",
         program=program,

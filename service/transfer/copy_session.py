@@ -125,7 +125,16 @@ def _records(
             if copy.names != source.names:
                 same, last = last == record["trajectory"], record["trajectory"]
                 lately = _work_out(record, source, copy, lately if same else None)
-            yield _as_forced(record, copy, agent)
+            if record["arm"] is not None:
+                place = (record[n] for n in ("trajectory", "round", "position", "at"))
+                draw = timeline_of(copy).draw(copy, *place)
+                scores = [0.0] * len(record["scores"])
+                score = agent.ranking(np.array([record["context"]]), draw)[0]
+                scores[record["arm"]] = float(score)
+                record |= {"forced": True, "scores": scores}
+            record.pop("own", None)
+            by_another = {"played_by": None, "agent_arm": None, "propensity": None}
+            yield {**record, **by_another, "explored": False, "model_version": 0}
         elif record["record"] not in NOT_COPIED:
             yield record
 
@@ -152,17 +161,3 @@ def _work_out(
     if not names.repetition:
         return None
     return after_choice(names, lately, np.array(record["context"]).tobytes(), copy.dim)
-
-
-def _as_forced(record: dict[str, Any], copy: SessionRow, agent: Agent) -> dict[str, Any]:
-    by_another = {"played_by": None, "agent_arm": None, "propensity": None, "explored": False}
-    given = {**record, **by_another, "model_version": 0}
-    given.pop("own", None)
-    arm = record["arm"]
-    if arm is None:
-        return given
-    place = (record[n] for n in ("trajectory", "round", "position", "at"))
-    draw = timeline_of(copy).draw(copy, *place)
-    scores = [0.0] * len(record["scores"])
-    scores[arm] = float(agent.ranking(np.array([record["context"]]), draw)[0])
-    return {**given, "forced": True, "scores": scores}

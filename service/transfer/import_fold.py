@@ -23,7 +23,7 @@ from service.base.problems import Problem
 from service.commands.sessions import checked_agent, first_agent
 from service.fits.beginning import EstimateInUse
 from service.fits.rebuilt_schedule import Rounds, Windows, open_window
-from service.lift.exact import is_exact
+from service.lift.exact import DIGITS
 from service.lift.steps import group_of, totals_of
 from service.lift.sums import NO_ROW, NOTHING, LiftSums, ShadowSums, row_of
 from service.lift.units import PAST
@@ -313,7 +313,8 @@ class ImportFold:
         has_block = n > 0 and PAST <= unit.block <= n_blocks
         check(has_block, "block", "the trajectory has no such block")
         for name in ("reward", "predicted"):
-            check(is_exact(record[name]), name, "it is no sum of floats")
+            exponent = int(record[name].split("p")[1])
+            check(exponent >= -DIGITS, name, "it is no sum of floats")
         if place[0] != self._last_unit[0]:
             self._past = NOTHING
         self._last_unit, totals = place, totals_of(unit)

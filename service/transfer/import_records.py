@@ -121,11 +121,6 @@ DECISION = _record_of(
     own=NotRequired[list[Number]],
     covariates=GivenCovariates | None,
 )
-MEASUREMENT = _record_of(
-    "measurement", MeasurementRow, covariates=GivenCovariates | None, late=NotRequired[Ordinal]
-)
-SUMS = _record_of("sums", KeptSumsRow, settled=Text, seen=Text | None, anew=NotRequired[Count])
-SLOTS = _record_of("slots", SlotSumsRow, sums=Text)
 LIFT = _record(
     "lift",
     record=Literal["lift"],
@@ -136,14 +131,6 @@ LIFT = _record(
     points=Annotated[list[POINT], Field(max_length=MOST_POINTS)],
     past_to=NotRequired[Count | None],
 )
-UNIT = _record_of(
-    "unit",
-    LiftUnitRow,
-    rounds=Annotated[float, Field(ge=0, le=2**53)],
-    reward=Exact,
-    predicted=Exact,
-)
-VOID = _record_of("void", VoidRow)
 
 
 # parts of an estimate, whose meaning `Estimate` says
@@ -264,12 +251,20 @@ RECORD: Any = (
     _record("file", record=Literal["header"], format=str, version=int, session=SESSION)
     | _record("trajectory", record=Literal["trajectory"], lately=NotRequired[list[Number]])
     | DECISION
-    | MEASUREMENT
-    | VOID
-    | SUMS
-    | SLOTS
+    | _record_of(
+        "measurement", MeasurementRow, covariates=GivenCovariates | None, late=NotRequired[Ordinal]
+    )
+    | _record_of("void", VoidRow)
+    | _record_of("sums", KeptSumsRow, settled=Text, seen=Text | None, anew=NotRequired[Count])
+    | _record_of("slots", SlotSumsRow, sums=Text)
     | LIFT
-    | UNIT
+    | _record_of(
+        "unit",
+        LiftUnitRow,
+        rounds=Annotated[float, Field(ge=0, le=2**53)],
+        reward=Exact,
+        predicted=Exact,
+    )
     | ESTIMATE
     | _record("state", record=Literal["agent"], state=STATE)
 )

@@ -132,7 +132,7 @@ class Problem(Exception):
         errors: list[dict[str, Any]] | None = None,
         retry_after: int | None = None,
     ) -> None:
-        super().__init__(detail)
+        super().__init__(code, detail)  # by which it is pickled, with its members
         self.status = code.status
         self.code = code
         self.detail = _sendable(detail)
@@ -140,10 +140,8 @@ class Problem(Exception):
         self.errors = errors
         self.retry_after = retry_after
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it, as what a process raises is."""
-        state = {"errors": self.errors, "retry_after": self.retry_after}
-        return Problem, (self.code, self.detail, self.field), state
+    def __str__(self) -> str:
+        return self.detail
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem document's members."""
@@ -184,10 +182,6 @@ class Unavailable(Problem):
     def __init__(self, code: ProblemCode, detail: str, said: str = "") -> None:
         super().__init__(code, detail, retry_after=1)
         self.said = said
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it as what it is."""
-        return Unavailable, (self.code, self.detail, self.said)
 
     def __str__(self) -> str:
         """Return all that is known, for the log."""

@@ -61,14 +61,11 @@ class ByRound:
         ]
 
 
-class BySlot:
+class BySlot(ByRound):
     """A slot counts in its trajectory; where totals are of all, in its block of slots.
 
     Everybody's decisions of a slot fall to its group, so a total needs no decision to be read.
     """
-
-    def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
-        self._session = session
 
     def of_round(self, row: PlayedRound) -> Counted | None:
         """Return None: slots count by their totals."""
@@ -87,10 +84,7 @@ class BySlot:
 
 
 # what says which units the values of a session's comparison belong to
-UNITS: dict[type[Timeline], type[ByRound] | type[BySlot]] = {
-    ByDecision: ByRound,
-    timelines.BySlot: BySlot,
-}
+UNITS: dict[type[Timeline], type[ByRound]] = {ByDecision: ByRound, timelines.BySlot: BySlot}
 
 
 def units_in_words(session: SessionRow) -> str:

@@ -4,6 +4,7 @@ What is read from elsewhere at a scrape is in `scraped_metrics`.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from types import SimpleNamespace
@@ -62,8 +63,9 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._values: dict[str, dict[Labels, Any]] = {name: {} for name in SERIES}
+        self._values: dict[str, Any] = {}  # of each series, by its labels
         for name, (_, labels, bounds) in SERIES.items():
+            self._values[name] = {} if bounds else Counter()
             if bounds and not labels:
                 self._values[name][()] = [0.0] * (len(bounds) + 2)
         self._tenants: set[str] = set()
@@ -90,7 +92,7 @@ class Metrics:
         self._observe("lhb_request_seconds", where, seconds)
         tenant = scope.get("lhb.tenant")
         if tenant is not None:  # else nobody knows who asked
-            self._count("lhb_requests_total", (self._shown(tenant),))
+            self._values["lhb_requests_total"][self._shown(tenant),] += 1
         if status >= 400:
             problem = scope.get("lhb.problem")
             code = ProblemCode.INTERNAL if problem is None else problem.code
@@ -100,13 +102,13 @@ class Metrics:
         """Count the items of a batch by kind (decision, reward or refused) and status."""
         for answer in answers:
             kind = next((name for name in ("decision", "reward") if name in answer), "refused")
-            self._count("lhb_batch_items_total", (kind, str(answer["status"])))
+            self._values["lhb_batch_items_total"][kind, str(answer["status"])] += 1
             if kind == "refused":
                 self._refuse(tenant, str(answer["problem"]["code"]))
 
     def count_message(self, tenant: str, outcome: str) -> None:
         """Count an attempt to reach a webhook."""
-        self._count("lhb_webhook_attempts_total", (self._shown(tenant), outcome))
+        self._values["lhb_webhook_attempts_total"][self._shown(tenant), outcome] += 1
 
     def observe_fit(self, status: str, seconds: float) -> None:
         """Count a fit by its recorded status; `seconds` are from its beginning to recorded."""
@@ -120,23 +122,21 @@ class Metrics:
     def after_commit(self, effects: Effects) -> None:
         """Count what a committed batch has written."""
         for (kind, tenant), n in effects.counts.items():
-            self._count(f"lhb_{kind}_total", (self._shown(tenant),), n)
+            self._values[f"lhb_{kind}_total"][self._shown(tenant),] += n
         for fit in effects.fits:
             tenant, estimate = self._shown(fit.tenant), fit.values
-            self._count("lhb_fits_total", (tenant, fit.status))
+            self._values["lhb_fits_total"][tenant, fit.status] += 1
             if estimate:
                 self._observe("lhb_fit_age_seconds", (), fit.at - fit.inputs["due_at"])
             has_alarm = bool((estimate.get("diagnostics") or {}).get("alarm"))
-            self._count("lhb_alarms_total", (tenant,), has_alarm)
-            self._count("lhb_findings_total", (tenant,), len(estimate.get("findings") or ()))
-            self._count("lhb_missing_rewards_total", (tenant,), estimate.get("n_missing") or 0)
+            self._values["lhb_alarms_total"][tenant,] += has_alarm
+            findings = estimate.get("findings") or ()
+            self._values["lhb_findings_total"][tenant,] += len(findings)
+            n_missing = estimate.get("n_missing") or 0
+            self._values["lhb_missing_rewards_total"][tenant,] += n_missing
 
     def _refuse(self, tenant: str, code: str) -> None:
-        self._count("lhb_refusals_total", (self._shown(tenant), code))
-
-    def _count(self, name: str, key: Labels, n: int = 1) -> None:
-        counts = self._values[name]
-        counts[key] = counts.get(key, 0) + n
+        self._values["lhb_refusals_total"][self._shown(tenant), code] += 1
 
     def _observe(self, name: str, key: Labels, value: float) -> None:
         """Add a value to a histogram: counts by bucket, then the sum."""
@@ -154,9 +154,9 @@ class Metrics:
                 return OTHERS
             self._tenants.add(tenant)
             for name in COUNTED:
-                self._count(name, (tenant,), 0)
-            self._count("lhb_fits_total", (tenant, "failed"), 0)
-            self._count("lhb_webhook_attempts_total", (tenant, "given_up"), 0)
+                self._values[name][tenant,] = 0
+            self._values["lhb_fits_total"][tenant, "failed"] = 0
+            self._values["lhb_webhook_attempts_total"][tenant, "given_up"] = 0
         return tenant
 
     def describe(self) -> list[Metric]:

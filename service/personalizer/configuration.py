@@ -152,10 +152,7 @@ def remove_unused(uow: UnitOfWork, key: SessionKey, by: Actor) -> None:
 @router.serve("GET /configurations/service")
 async def get_configuration(call: Call, version: Version) -> dict[str, Any]:
     """Return the configuration; before the first call, what that call would begin with."""
-    session = await find_loop(call.service, call.tenant)
-    if session is None:
-        return configuration_of(DEFAULTS, "live")
-    return configuration_of(settings_of(session), session.trial.mode)
+    return configuration_of(await find_loop(call.service, call.tenant))
 
 
 @router.serve("PUT /configurations/service", body=CONFIGURATION)
@@ -168,7 +165,7 @@ async def put_configuration(
     """
     _, service, tenant, actor = call
     session = await find_loop(service, tenant)
-    before = DEFAULTS if session is None else settings_of(session)
+    before = settings_of(session)
     body = asked_settings(fields, before)
     is_another = any(body[name] != before[name] for name in body.keys() - CHANGING)
     if session is not None and is_another:
@@ -186,27 +183,30 @@ async def put_configuration(
     if changes:
         change = change_session(session.key, changes, actor, allowed_cost(service.settings))
         session = await service.writer.submit(change)
-    return configuration_of(settings_of(session), session.trial.mode)
+    return configuration_of(session)
 
 
-def settings_of(session: SessionRow) -> dict[str, Any]:
+def settings_of(session: SessionRow | None) -> dict[str, Any]:
     """Return a session's settings under the names of the body that creates one.
 
     `default_reward` is what a round without rewards counts: 0 in a sum, unless it was asked.
     """
+    if session is None:
+        return DEFAULTS
     settings = {name: getattr(session, name) for name in DEFAULTS}
     return settings | {"seed": None, "default_reward": closing_of(session).default}
 
 
-def configuration_of(body: dict[str, Any], mode: str) -> dict[str, Any]:
+def configuration_of(session: SessionRow | None) -> dict[str, Any]:
     """Return what Personalizer's configuration says of a session's settings."""
+    body, is_live = settings_of(session), session is None or session.trial.mode == "live"
     return {
         "rewardWaitTime": timedelta(seconds=body["reward_wait_seconds"]),
         "defaultReward": body["default_reward"] or 0.0,
         "rewardAggregation": AGGREGATIONS[body["reward_mode"]],
         "explorationPercentage": _epsilon(body["algorithm"], body["options"]),
         "logRetentionDays": -1,  # Personalizer's word for: no log is deleted
-        "learningMode": "Apprentice" if mode == "shadow" else "Online",
+        "learningMode": "Online" if is_live else "Apprentice",
         "dim": body["dim"],
         "horizon": body["horizon"],
     }

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Required
 
 import structlog
@@ -74,6 +75,8 @@ class _RawItems(Struct, forbid_unknown_fields=True):
 
 ENVELOPE, ITEM = BodyParser(_Envelope), BodyParser(_Item)
 RAW_ITEMS = Decoder(_RawItems)
+# encodes a parsed value again; NaN and infinity stay as they are: the parser refuses them
+_json = partial(to_json, inf_nan_mode="constants")
 BATCH_ITEM = BodyParser(BatchItem, is_hot=True)
 
 
@@ -225,11 +228,6 @@ def _read_item(value: Any) -> BatchItem | Problem:
         return item
     except Problem as problem:
         return problem
-
-
-def _json(value: Any) -> bytes:
-    """Encode a parsed value again. NaN and infinity stay as they are: the parser refuses them."""
-    return to_json(value, inf_nan_mode="constants")
 
 
 def _command(

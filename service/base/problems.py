@@ -135,8 +135,9 @@ class Problem(Exception):
         super().__init__(code, detail)  # by which it is pickled, with its members
         self.status = code.status
         self.code = code
-        self.detail = _sendable(detail)
-        self.field = None if field is None else _sendable(field)
+        # what is to blame may hold lone surrogates, an answer may not
+        self.detail = detail.encode(errors="backslashreplace").decode()
+        self.field = field and field.encode(errors="backslashreplace").decode()
         self.errors = errors
         self.retry_after = retry_after
 
@@ -166,11 +167,6 @@ class Problem(Exception):
         if self.status == 401:
             return {"www-authenticate": "Bearer"}
         return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
-
-
-def _sendable(text: str) -> str:
-    """Escape lone surrogates: what is to blame may hold them, an answer may not."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 class Unavailable(Problem):

@@ -45,7 +45,7 @@ from service.operation.build import log_start
 from service.operation.scraped_metrics import ScrapedMetrics
 from service.operation.sweeper import Sweeper
 from service.operation.webhooks import WebhookSender
-from service.personalizer import configuration, events
+from service.personalizer import events
 from service.personalizer.configuration import move_version
 from service.session.records import LimitRow
 from service.storage.database_url import is_sqlite, open_store
@@ -80,7 +80,7 @@ ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
     *(estimates, rank, trajectories, credit, series, lift, keys, webhooks),
     *(status, dashboard),
-    *(events, configuration),  # Personalizer's
+    events,  # with the configuration: Personalizer's
 )
 # of all applications of a process: FastAPI prepares each router with its first request
 ROUTES = APIRouter(

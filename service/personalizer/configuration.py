@@ -43,7 +43,6 @@ DEFAULTS: dict[str, Any] = {
     "reward_wait_seconds": 600.0,
     "default_reward": 0.0,
 }
-PATH = "/personalizer/{version}"
 DATED = "2022-09-01-preview"  # the version that stands in the query, not in the path
 # of its contract; their rank and events are the same
 VERSIONS = ("v1.0", "v1.1-preview", *(f"v1.1-preview.{n}" for n in (1, 2, 3)), DATED)
@@ -92,18 +91,14 @@ def move_version(scope: Scope) -> None:
         scope["raw_path"], scope["query_string"] = scope["path"].encode(), b""
 
 
-def refuse_version(version: str) -> str:
-    """Return a version that is served; raise a 404 for another."""
+def refuse_version(version: str) -> None:
+    """Raise a 404 for a version that is not served."""
     if version not in VERSIONS:
         detail = f"there is no version {version!r}; served are {', '.join(VERSIONS)}"
         raise Problem(ProblemCode.UNKNOWN_ROUTE, detail)
-    return version
 
 
-Version = Annotated[str, Depends(refuse_version)]
-
-
-router = Routes(PATH)
+router = Routes("/personalizer/{version}", dependencies=[Depends(refuse_version)])
 CHANGING = {"options", "reward_wait_seconds"}  # of a session that has rounds
 # a shadow learns from what the caller plays, in both modes in which Personalizer does not decide
 MODES = {"Online": "live", "Apprentice": "shadow", "LoggingOnly": "shadow"}
@@ -150,15 +145,13 @@ def remove_unused(uow: UnitOfWork, key: SessionKey, by: Actor) -> None:
 
 
 @router.serve("GET /configurations/service")
-async def get_configuration(call: Call, version: Version) -> dict[str, Any]:
+async def get_configuration(call: Call) -> dict[str, Any]:
     """Return the configuration; before the first call, what that call would begin with."""
     return configuration_of(await find_loop(call.service, call.tenant))
 
 
 @router.serve("PUT /configurations/service", body=CONFIGURATION)
-async def put_configuration(
-    call: Call, version: Version, fields: ServiceConfiguration
-) -> dict[str, Any]:
+async def put_configuration(call: Call, fields: ServiceConfiguration) -> dict[str, Any]:
     """Make the session by a configuration, or again while it has no rounds.
 
     The learning mode, the wait and the exploration may change at any time.

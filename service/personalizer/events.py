@@ -16,19 +16,18 @@ from service.api.body_parsing import BodyParser
 from service.api.decisions import read_decision, refuse_repeated, take
 from service.api.request_bodies import MAX_ARMS, DecisionBody
 from service.api.rewards import made_receive, receive_parts
-from service.api.routes import Call, Routes
+from service.api.routes import Call
 from service.api.runtime import READ_AT_ONCE_BYTES, Service
 from service.base.field_types import MOST_LETTERS, STRICT, ArmIds, ClientId, Key, Number
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
 from service.personalizer.configuration import (
     DEFAULTS,
-    PATH,
-    Version,
     deferred_name,
     find_decision,
     find_loop,
     make_session,
+    router,
 )
 from service.personalizer.features import Features, hashed_contexts, read_features
 from service.rounds.closing import closing_of
@@ -36,7 +35,6 @@ from service.session.records import DecisionRow, SessionRow
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
-router = Routes(PATH)
 BASELINE = 0  # the first action: what the caller shows where the agent does not choose
 TRAJECTORY = "lhb-trajectory"  # header: whose event it is, in UTF-8 with percent signs
 SentFeatures = TypeAliasType("SentFeatures", Annotated[list[dict[str, Any]], FailFast()])
@@ -110,7 +108,7 @@ REWARD = BodyParser(RewardRequest)
 
 
 @router.serve("POST /rank")
-async def post_rank(call: Call, version: Version) -> tuple[dict[str, Any], int]:
+async def post_rank(call: Call) -> tuple[dict[str, Any], int]:
     """Take a decision; the same event id gets the first answer again.
 
     The chosen action is the first, the others follow by score. An excluded action keeps its place
@@ -195,7 +193,7 @@ async def taken(
 
 
 @router.serve("POST /events/{event_id:text}/reward", "", None, 204, body=REWARD)
-async def post_reward(call: Call, version: Version, event_id: str, fields: RewardRequest) -> None:
+async def post_reward(call: Call, event_id: str, fields: RewardRequest) -> None:
     """Store the reward of an event.
 
     As in Personalizer, a reward of an unknown event, and with aggregation "earliest" a second one,
@@ -216,7 +214,7 @@ async def post_reward(call: Call, version: Version, event_id: str, fields: Rewar
 
 
 @router.serve("POST /events/{event_id:text}/activate", "", None, 204)
-async def post_activate(call: Call, version: Version, event_id: str) -> None:
+async def post_activate(call: Call, event_id: str) -> None:
     """Begin the round of a deferred event: what was answered then is shown now."""
     request, service, tenant, _ = call
     trajectory = trajectory_of(request)

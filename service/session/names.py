@@ -34,6 +34,7 @@ Repetition = Annotated[int, Field(ge=1, le=1000)]
 Categories = Literal["one_hot", "hashed"]
 ONE_HOT, HASHED = "one_hot", "hashed"
 CATEGORY = "="  # between a feature and its category in the label of a column; no feature has it
+PRODUCT = " x "  # between two features in the label of their product, or of a square
 MOST_COLUMNS = 4096  # that have a label: the session's row holds them
 MOST_NUMBERS = 2**22  # of a context set made from objects
 MOST_BYTES = 2**25  # of parsed names in memory
@@ -133,10 +134,11 @@ class Names:
             one, other = (numbers[:, self._column[feature]] for feature in pair)
             with np.errstate(over="ignore"):
                 product = one * other + 0.0
+            label = PRODUCT.join(pair)
             if not np.isfinite(product).all():
-                detail = f"{product_label(pair)!r} is beyond the largest number"
+                detail = f"{label!r} is beyond the largest number"
                 raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
-            numbers[:, self._column[product_label(pair)]] = product
+            numbers[:, self._column[label]] = product
         return numbers
 
     def _one_hot(
@@ -385,14 +387,9 @@ def columns_of(numbers: NDArray[np.uint64], n_columns: int) -> tuple[NDArray[np.
     return columns, 1.0 - 2.0 * (numbers & np.uint64(1)).astype(np.float64)
 
 
-def product_label(pair: Sequence[str]) -> str:
-    """Return the label of the column of two features' product, or of a feature's square."""
-    return " x ".join(pair)
-
-
 def computed_labels(products: Iterable[Sequence[str]], repetition: int) -> list[str]:
     """Return the labels of the columns that a session works out, in their order."""
-    return [*map(product_label, products), *([REPETITION] if repetition else [])]
+    return [*map(PRODUCT.join, products), *([REPETITION] if repetition else [])]
 
 
 def check_names(parts: Any, dim: int) -> None:

@@ -183,16 +183,28 @@ def get_arms(
         passed = timeline_of(session).lags_passed(session, since, times, 0)
         split = credit_by_arm(contexts, passed, profiles, numbers, len(arms))
         totals = estimate.get("totals")
-        ones = _one_choice(np.concatenate([means, played]), profiles, totals)
+        all_means = np.concatenate([means, played])
+        each = np.arange(len(all_means))
+        paid = credit_by_arm(all_means, np.ones_like(each), profiles, each, len(each))
+        for now, later, one in zip(paid["at_once"], paid["later"], all_means, strict=True):
+            in_all = float(now + later)
+            ones.append(
+                {
+                    "at_once": float(now),
+                    "later": float(later),
+                    "in_all": in_all,
+                    "interval": _around(in_all, totals, one),
+                }
+            )
     cut, shares = _shares(session, by, bins, chosen, numbers, len(arms))
     items: list[dict[str, Any]] = []
     for arm, i in arms.items():
         own = contexts[numbers == i]
         sums = {name: float(split[name][i]) if split else None for name in EARNED}
-        paid = sum(sums[name] or 0.0 for name in ("at_once", "later"))
+        in_all = sum(sums[name] or 0.0 for name in ("at_once", "later"))
         item: dict[str, Any] = {"arm_id": arm[0], "arm": arm[1], "n": counts[arm], **sums}
         item["one"] = ones[i] if ones else None
-        item["in_all_interval"] = _around(paid, totals, own.sum(axis=0))
+        item["in_all_interval"] = _around(in_all, totals, own.sum(axis=0))
         item["context"] = means[i].tolist()
         item["is_fixed"] = not np.ptp(np.concatenate([own, seen[i]]), axis=0).any()
         items.append(item | {"shares": shares[i].tolist()})
@@ -218,24 +230,6 @@ def get_arms(
 SHARED = "What arms have in common cannot be told from the base: only how they differ is known."
 NO_BAND = "The estimate says nothing of how sure it is."
 EARNED = ("at_once", "later", "earned", "to_come")
-
-
-def _one_choice(
-    means: Floats, profiles: Floats, totals: dict[str, Any] | None
-) -> list[OneChoiceAnswer]:
-    """Return what one choice of each arm pays with these contexts, (n_arms, dim)."""
-    each = np.arange(len(means))
-    paid = credit_by_arm(means, np.ones_like(each), profiles, each, len(each))
-    halves = zip(paid["at_once"].tolist(), paid["later"].tolist(), means, strict=True)
-    return [
-        {
-            "at_once": now,
-            "later": later,
-            "in_all": now + later,
-            "interval": _around(now + later, totals, context),
-        }
-        for now, later, context in halves
-    ]
 
 
 def _around(

@@ -17,7 +17,7 @@ from lhb_engine.design.levels import stretch_of
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import covariates_of, expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints, Trajectory
-from service.api.bins import BY, Bins, bins_of
+from service.api.bins import BY, bins_of
 from service.api.routes import SESSION, Routes
 from service.base.field_types import NO_ZERO_BYTE
 from service.rounds.closing import closing_of
@@ -93,8 +93,36 @@ def get_series(
         ends = (int(numbers.min()), int(numbers.max())) if len(numbers) else (1, 0)
     cut = bins_of(timeline, by, bins, ends, taken)
     summary["bin_seconds"] = cut.seconds
-    explored = None if brief or by == "round" else taken
-    summary["items"] = _items(cut, numbers, measured, explored, has_expected=estimate is not None)
+
+    def sums(of: Any, places: Any = numbers) -> Any:
+        return np.histogram(places, cut.edges, weights=of)[0]
+
+    n, n_bins = sums(measured.n_rounds).astype(np.int64), len(cut.edges) - 1
+    expected: list[float | None] = [None] * n_bins
+    parts: list[dict[str, float] | None] = [None] * n_bins
+    if estimate is not None:
+        means = (np.array([sums(one) for one in measured.parts.T]) / np.maximum(n, 1)).T
+        named = [dict(zip(PARTS, row, strict=True)) for row in means.tolist()]
+        parts = [one if n[i] else None for i, one in enumerate(named)]
+        expected = [float(row.sum()) if n[i] else None for i, row in enumerate(means)]
+    chosen = () if brief or by == "round" else taken
+    choices = np.array([(place, one) for place, _, one in chosen if one is not None], int)
+    shares: list[float | None] = [None] * n_bins
+    if len(choices):
+        shares = _mean(sums(choices[:, 1], choices[:, 0]), sums(None, choices[:, 0]))
+    reward, spread = _mean(sums(measured.value), n), _spread(cut.edges, numbers, measured)
+    summary["items"] = [
+        place
+        | {
+            "n_measured": int(n[i]),
+            "reward": reward[i],
+            "expected": expected[i],
+            "explored": shares[i],
+            "parts": parts[i],
+            "spread": spread[i],
+        }
+        for i, place in enumerate(cut.places())
+    ]
     arrivals = [] if brief else timeline.arrivals(*place)
     if arrivals:
         seconds = np.maximum(0.0, np.array([one for one, _ in arrivals]))
@@ -185,46 +213,6 @@ def _parts(
     intercepts = np.bincount(stretch, rest) * spread**2 / within
     made["levels"] = n_rounds * intercepts[stretch]
     return np.column_stack([made[name] for name in PARTS])
-
-
-def _items(
-    bins: Bins,
-    numbers: Ints,
-    measured: Measured,
-    taken: list[tuple[int, float, bool | None]] | None,
-    *,
-    has_expected: bool,
-) -> list[dict[str, Any]]:
-    edges = bins.edges
-    n_bins = len(edges) - 1
-    n = np.histogram(numbers, edges, weights=measured.n_rounds)[0].astype(np.int64)
-    reward = _mean(np.histogram(numbers, edges, weights=measured.value)[0], n)
-    expected: list[float | None] = [None] * n_bins
-    parts: list[dict[str, float] | None] = [None] * n_bins
-    if has_expected:
-        sums = [np.histogram(numbers, edges, weights=one)[0] for one in measured.parts.T]
-        means = (np.array(sums) / np.maximum(n, 1)).T
-        named = [dict(zip(PARTS, row, strict=True)) for row in means.tolist()]
-        parts = [one if n[i] else None for i, one in enumerate(named)]
-        expected = [float(row.sum()) if n[i] else None for i, row in enumerate(means)]
-    shares: list[float | None] = [None] * n_bins
-    choices = np.array([(place, one) for place, _, one in taken or () if one is not None], int)
-    if len(choices):
-        n_taken = np.histogram(choices[:, 0], edges)[0]
-        shares = _mean(np.histogram(choices[:, 0], edges, weights=choices[:, 1])[0], n_taken)
-    spread = _spread(edges, numbers, measured)
-    return [
-        place
-        | {
-            "n_measured": int(n[i]),
-            "reward": reward[i],
-            "expected": expected[i],
-            "explored": shares[i],
-            "parts": parts[i],
-            "spread": spread[i],
-        }
-        for i, place in enumerate(bins.places())
-    ]
 
 
 def _spread(edges: Ints, numbers: Ints, measured: Measured) -> list[list[float] | None]:

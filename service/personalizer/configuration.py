@@ -4,7 +4,7 @@ Its settings are GET and PUT of Personalizer's service configuration.
 """
 
 import secrets
-from dataclasses import fields
+from dataclasses import fields as members
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Required
 
@@ -159,7 +159,21 @@ async def put_configuration(call: Call, fields: ServiceConfiguration) -> dict[st
     _, service, tenant, actor = call
     session = await find_loop(service, tenant)
     before = settings_of(session)
-    body = asked_settings(fields, before)
+    algorithm, options = before["algorithm"], dict(before["options"])
+    if fields["explorationPercentage"] != _epsilon(algorithm, options):
+        if "epsilon" not in {one.name for one in members(ALGORITHMS[algorithm].options_type)}:
+            detail = f"{algorithm} explores as it needs, and takes no share of decisions"
+            raise Problem(ProblemCode.BAD_OPTION, detail, "explorationPercentage")
+        options["epsilon"] = fields["explorationPercentage"]
+    body = {
+        **before,
+        "dim": fields.get("dim", before["dim"]),
+        "horizon": fields.get("horizon", before["horizon"]),
+        "options": options,
+        "reward_mode": "sum" if fields["rewardAggregation"] == "sum" else "single",
+        "reward_wait_seconds": fields["rewardWaitTime"].total_seconds(),
+        "default_reward": fields["defaultReward"] + 0.0,
+    }
     is_another = any(body[name] != before[name] for name in body.keys() - CHANGING)
     if session is not None and is_another:
         await service.writer.submit(remove_unused(session.key, actor))
@@ -207,25 +221,3 @@ def configuration_of(session: SessionRow | None) -> dict[str, Any]:
 
 def _epsilon(algorithm: str, options: dict[str, Any]) -> float:
     return float(getattr(make_options(algorithm, options), "epsilon", 0.0))
-
-
-def asked_settings(configuration: ServiceConfiguration, before: dict[str, Any]) -> dict[str, Any]:
-    """Return the body that creates a session with this configuration.
-
-    `before`: settings that hold where the configuration says nothing.
-    """
-    options, epsilon = dict(before["options"]), configuration["explorationPercentage"]
-    if epsilon != _epsilon(before["algorithm"], options):
-        if "epsilon" not in {f.name for f in fields(ALGORITHMS[before["algorithm"]].options_type)}:
-            detail = f"{before['algorithm']} explores as it needs, and takes no share of decisions"
-            raise Problem(ProblemCode.BAD_OPTION, detail, "explorationPercentage")
-        options["epsilon"] = epsilon
-    return {
-        **before,
-        "dim": configuration.get("dim", before["dim"]),
-        "horizon": configuration.get("horizon", before["horizon"]),
-        "options": options,
-        "reward_mode": "sum" if configuration["rewardAggregation"] == "sum" else "single",
-        "reward_wait_seconds": configuration["rewardWaitTime"].total_seconds(),
-        "default_reward": configuration["defaultReward"] + 0.0,
-    }

@@ -41,10 +41,16 @@ def copied_session(
     """
     settings = {name: value for name, value in asked.items() if name != "name"}
     request = {**json.loads(source.request), **settings, "name": asked.get("name")}
-    columns = _columns(source, settings)
     plain = {name: value for name, value in settings.items() if name not in WORKED_OUT}
-    request |= {"dim": columns.get("dim", source.dim)}
-    copy = replace(source, **plain, **columns, name=asked.get("name"), request=json.dumps(request))
+    names, dim = source.names, source.dim
+    if settings.keys() & {*WORKED_OUT}:  # other columns to work out
+        products = settings.get("products", names.products) or ()
+        names = names.working_out(products, settings.get("repetition", names.repetition) or 0)
+        dim += len(names.worked_out) - len(source.names.worked_out)
+        if names.text is not None:
+            check_names(json.loads(names.text), dim)
+    plain |= {"name": asked.get("name"), "request": json.dumps({**request, "dim": dim})}
+    copy = replace(source, **plain, names=names, dim=dim)
     agent = checked_agent(copy, allow_oracles, settings)
     if source.dropped_to:
         columns_of = [(one.names, n_given(one)) for one in (source, copy)]
@@ -68,19 +74,6 @@ def copied_session(
     waiting = [] if due is None else [due]
     schedule = Schedule(waiting=waiting, n_slots=source.schedule.n_slots)
     return replace(copy, changes=changes, schedule=schedule, created_at=now), agent
-
-
-def _columns(source: SessionRow, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names and the dim of a copy whose settings have other columns to work out."""
-    if not settings.keys() & {*WORKED_OUT}:
-        return {}
-    old = source.names
-    products = settings.get("products", old.products) or ()
-    names = old.working_out(products, settings.get("repetition", old.repetition) or 0)
-    dim = source.dim - len(old.worked_out) + len(names.worked_out)
-    if names.text is not None:
-        check_names(json.loads(names.text), dim)
-    return {"names": names, "dim": dim}
 
 
 def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:

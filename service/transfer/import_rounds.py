@@ -86,7 +86,14 @@ class FileTrajectory:
             alone = {} if first == last else {"first_round": first}
             said = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
             closing_of(session).refuse(said, "")
-            is_new = self._take(session, first, last)
+            closing = closing_of(session)
+            if closing.stays:
+                is_new = self.totals.over(first, last) is None
+                self.totals.add(first, last, None)
+            else:
+                places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
+                is_new = closing.adds_up or 1 not in self.is_measured[places]
+                self.is_measured[places] = b"\1" * (places.stop - places.start)
             check(is_new, "first_round", "it overlaps another measurement")
         else:
             said = Reward(0.0, self.row.key, replaces="", reward_id=reward_id)
@@ -107,18 +114,6 @@ class FileTrajectory:
         self.received.append(record["at"])
         self.first_rounds.append(0 if replaces is not None else first)
         self.last_rounds.append(last)
-
-    def _take(self, session: SessionRow, first: int, last: int) -> bool:
-        """Note that rounds are measured, and return whether none of them was, or may be again."""
-        closing = closing_of(session)
-        if closing.stays:
-            is_new = self.totals.over(first, last) is None
-            self.totals.add(first, last, None)
-            return is_new
-        places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
-        is_new = closing.adds_up or 1 not in self.is_measured[places]
-        self.is_measured[places] = b"\1" * (places.stop - places.start)
-        return is_new
 
 
 class Trajectories:
@@ -298,35 +293,24 @@ def _check_choice(session: SessionRow, record: Record) -> None:
     fits = agent_arm is None or (agent_arm == arm if by == "agent" else agent_arm < n_arms)
     check(fits, "agent_arm", "no such arm")
     check(is_chosen or not record["explored"], "explored", "the agent did not choose")
-    if by not in (None, "caller"):
-        _check_group(session, record)
-    if record["contexts"] is not None:
-        _check_contexts(session, record)
-
-
-def _check_group(session: SessionRow, record: Record) -> None:
-    """Check who played a round: its group, and what control draws, follow from the seed."""
-    by, arm, n_arms = record["played_by"], record["arm"], len(record["scores"])
-    check(by == "agent" or session.trial.share > 0, "played_by", "there is no holdout")
-    place = record["trajectory"], record["round"], record["position"], record["at"]
-    draw = timeline_of(session).draw(session, *place)
-    play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
-    check(play.by == by, "played_by", f"this round falls to {play.by}")
-    if by != "agent":
-        check(play.arm == arm, "arm", f"{by} draws {play.arm}")
-        check(play.propensity == record["propensity"], "propensity", "not as it was drawn")
-
-
-def _check_contexts(session: SessionRow, record: Record) -> None:
-    """Check the contexts of all arms."""
-    contexts, arm, dim = record["contexts"], record["arm"], session.dim
-    kept = may_be_kept(session, len(contexts), record["position"])
-    check(kept, "contexts", "the session does not keep them")
-    check(arm is not None, "contexts", "a round without action has none")
-    fits = len(contexts) == len(record["scores"]) and all(len(one) == dim for one in contexts)
-    check(fits, "contexts", f"it is not one list of {dim} numbers for each arm")
-    refuse_too_many(session, len(contexts))
-    check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
+    if by not in (None, "caller"):  # its group, and what control draws, follow from the seed
+        check(by == "agent" or session.trial.share > 0, "played_by", "there is no holdout")
+        place = record["trajectory"], record["round"], record["position"], record["at"]
+        draw = timeline_of(session).draw(session, *place)
+        play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
+        check(play.by == by, "played_by", f"this round falls to {play.by}")
+        if by != "agent":
+            check(play.arm == arm, "arm", f"{by} draws {play.arm}")
+            check(play.propensity == record["propensity"], "propensity", "not as it was drawn")
+    contexts = record["contexts"]
+    if contexts is not None:
+        kept = may_be_kept(session, len(contexts), record["position"])
+        check(kept, "contexts", "the session does not keep them")
+        check(acted, "contexts", "a round without action has none")
+        fits = len(contexts) == n_arms and all(len(one) == session.dim for one in contexts)
+        check(fits, "contexts", f"it is not one list of {session.dim} numbers for each arm")
+        refuse_too_many(session, len(contexts))
+        check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
 
 
 def _check_positions(found: Ints, n: int) -> None:

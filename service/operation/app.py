@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -42,7 +42,7 @@ from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
 from service.lift.watch import LiftWatch
 from service.operation.build import log_start
-from service.operation.scraped_metrics import ScrapedMetrics
+from service.operation.scraped_metrics import scraped_metrics
 from service.operation.sweeper import Sweeper
 from service.operation.webhooks import WebhookSender
 from service.personalizer import events
@@ -181,7 +181,7 @@ async def running(
     writer.on_batch = metrics.observe_commit
     parts = agents, writer, Slices(writer), fits, metrics, sweeper.abandon
     service = Service(settings, store, *parts, intervals)
-    metrics.scraped.append(ScrapedMetrics(service))
+    metrics.scraped.append(partial(scraped_metrics, service))
     app.state.service = app.outer_middleware.service = service
     if tracing is not None:
         tracing.follow_writer(writer)

@@ -97,20 +97,13 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     }
 
 
-def _shown(
-    reader: Reader, session: SessionRow, cursor: str, limit: int
-) -> tuple[list[EstimateRow], str | None]:
-    """Return the fits of a page, and where the next page begins."""
-    records = reader.estimates(session.key, int(cursor), limit + 1)
-    return cut(records, limit, lambda record: record.number)
-
-
 @router.read("/estimates", "List fits", page_of(FitAnswer))
 def get_estimates(
     reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
 ) -> dict[str, Any]:
     """List fits in order, including failed and skipped ones and those with estimate zero."""
-    shown, following = _shown(reader, session, cursor, limit)
+    records = reader.estimates(session.key, int(cursor), limit + 1)
+    shown, following = cut(records, limit, lambda record: record.number)
     in_use = session.estimate
     items = [estimate_answer(reader, session, r, r.number == in_use) for r in giving_way(shown)]
     return page(items, following)
@@ -141,7 +134,8 @@ def get_epochs(
     reader: Reader, session: SessionRow, cursor: str = CURSOR, limit: int = LIMIT
 ) -> dict[str, Any]:
     """List the fits that are done, then those that are due, then those to come."""
-    shown, following = _shown(reader, session, cursor, limit)
+    records = reader.estimates(session.key, int(cursor), limit + 1)
+    shown, following = cut(records, limit, lambda record: record.number)
     items: list[dict[str, Any]] = []
     for record in shown:
         why = {"window": record.inputs["window"], "due_reason": record.inputs["reason"]}

@@ -7,7 +7,7 @@ from msgspec.json import encode
 
 from clients.sdk.answers import DecisionAnswer, VoidAnswer
 from lhb_engine.history import Floats
-from service.api.answer_models import timestamp
+from service.api.answer_models import members_of, timestamp
 from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts, read_contexts_at_once
 from service.api.request_bodies import DecisionBody
@@ -211,8 +211,4 @@ async def post_void(
     await call.refuse_body("voiding")
     command = void_decision((call.tenant, session_id), trajectory, event_id, call.service.agents)
     decision, void = await call.submit(command)
-    return {
-        "event_id": decision.event_id,
-        "round": decision.round,
-        "voided_at": timestamp(void.at),
-    }
+    return {**members_of(VoidAnswer, decision), "voided_at": timestamp(void.at)}

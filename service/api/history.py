@@ -3,6 +3,7 @@
 from typing import Any
 
 from clients.sdk.answers import HistoryAnswer
+from service.api.answer_models import members_of
 from service.api.body_parsing import HISTORY
 from service.api.context_arrays import read_contexts
 from service.api.routes import SESSION, Call, Routes
@@ -31,11 +32,7 @@ async def post_history(call: Call, session_id: str) -> tuple[dict[str, int], int
         members = read_history(body)
     log = Log((call.tenant, session_id), **members, limits=service.limits)
     done = await service.slices.run(append_history(log, service.agents, service.abandon))
-    answer = {
-        "first_round": done.first_round,
-        "last_round": done.last_round,
-        "rewards": done.n_rewards,
-    }
+    answer = {**members_of(HistoryAnswer, done), "rewards": done.n_rewards}
     return answer, 201 if done.is_new else 200
 
 

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse
 from clients.sdk.answers import AlgorithmAnswer
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.access import NO_KEY, STRANGER
-from service.api.answer_models import page, page_of, timestamp
+from service.api.answer_models import members_of, page, page_of, timestamp
 from service.api.routes import Call, Routes
 from service.base.problems import ProblemCode, Unavailable
 from service.session.records import FitQueue
@@ -50,14 +50,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
         described.update({k: v for k, v in field.metadata.items() if isinstance(v, str | bool)})
         if field.default is not MISSING and isinstance(field.default, str | int | float | None):
             described["default"] = field.default
-    return {
-        "name": agent.name,
-        "summary": agent.summary,
-        "needs_truth": agent.needs_truth,
-        "served": served,
-        "learns_within_epoch": agent.learns_within_epoch,
-        "options": schema,
-    }
+    return {**members_of(AlgorithmAnswer, agent), "served": served, "options": schema}
 
 
 @router.serve("GET /v1/algorithms", "List algorithms and their options", page_of(AlgorithmAnswer))

@@ -29,16 +29,10 @@ FORMAT, VERSION = "lhb-session", 1
 NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
 FLOATS = "context", "scores", "own"  # of a decision: stored as bytes
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
-
-
-def _numbers(stored: bytes) -> Any:
-    return np.frombuffer(stored).tolist()
-
-
 # how fields of rows that are stored as text or bytes, or by SQLite as integers, stand in a file
 SHOWN: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("covariates", "manifest", "fingerprint", "estimate"), json.loads),
-    **dict.fromkeys((*FLOATS, "lately"), _numbers),
+    **dict.fromkeys((*FLOATS, "lately"), lambda stored: np.frombuffer(stored).tolist()),
     **dict.fromkeys(("sums", "settled", "seen"), lambda stored: b64encode(stored).decode()),
     **dict.fromkeys(("explored", "forced"), bool),
     "digest": bytes.hex,

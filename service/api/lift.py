@@ -21,7 +21,7 @@ from service.lift.sums import DAY, GROUPS, LiftSums
 from service.lift.units import TRAJECTORIES, units_in_words
 from service.lift.watch import sum_up
 from service.rounds.timeline import in_rounds, timeline_of
-from service.session.records import LiftSumsRow, SessionRow
+from service.session.records import SessionRow
 from service.session.trial import block_rounds
 from service.storage.reader import Reader
 
@@ -96,7 +96,7 @@ def get_lift(
         "days_to_go": to_go / a_day if a_day and isfinite(to_go) else None,
         "planned_rounds": trial.planned_rounds,
         "n_left_out": sums.n_left_out,
-        "n_behind": _behind(session, row),
+        "n_behind": session.n_rounds - row.decided + session.n_measurements - row.measured,
         "points": [
             {"n_rounds": round(n), "difference": difference, "low": low, "high": high}
             | {"at": timestamp(at)}
@@ -119,12 +119,11 @@ def get_shadow(reader: Reader, session: SessionRow) -> dict[str, Any]:
         weight = float(sum(record.values["lag_weights"]))
         expected = [weight * shadow.score / n, weight * shadow.agent_score / n]
     return {
-        "n_rounds": shadow.n_rounds,
+        **members_of(ShadowAnswer, shadow),
         "agreement": shadow.n_agree / shadow.n_rounds if shadow.n_rounds else None,
-        "n_scored": n,
         "expected_caller": expected[0],
         "expected_agent": expected[1],
-        "n_behind": _behind(session, row),
+        "n_behind": session.n_rounds - row.decided + session.n_measurements - row.measured,
     }
 
 
@@ -209,8 +208,3 @@ def _differ(sums: LiftSums, share: float, decides: str) -> str | None:
         "change how often people come. So what a unit brings in all decides, and not a difference "
         f"a round: {brought:.4g} with the agent, and {by_theirs:.4g} with control."
     )
-
-
-def _behind(session: SessionRow, row: LiftSumsRow) -> int:
-    """Return how many rounds and rewards are in no sums yet."""
-    return session.n_rounds - row.decided + session.n_measurements - row.measured

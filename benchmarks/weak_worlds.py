@@ -19,7 +19,7 @@ from joblib import Parallel, delayed
 from benchmarks.regret_scoreboard import variant_of
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.agents.anytime import Anytime
-from lhb_engine.agents.base import Options
+from lhb_engine.agents.options import Options
 from lhb_engine.design.covariates import Covariates, Seasonality
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints

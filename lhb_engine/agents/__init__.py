@@ -8,9 +8,10 @@ from typing import Any
 
 from lhb_engine.agents.ad_lasso import ADLasso
 from lhb_engine.agents.anytime import Anytime
-from lhb_engine.agents.base import Agent, Choice, OptionError, Options
+from lhb_engine.agents.base import Agent, Choice
 from lhb_engine.agents.doubling_lasso import DoublingLasso
 from lhb_engine.agents.lin_ucb import LinUCB
+from lhb_engine.agents.options import OptionError, Options
 from lhb_engine.agents.oracle import Oracle
 from lhb_engine.agents.oracle_w import OracleW
 from lhb_engine.agents.sa_gd import SAGD

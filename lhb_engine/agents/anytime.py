@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from lhb_engine.agents.anytime_options import MOST_STALE, MOST_UNKNOWNS, AnytimeOptions
-from lhb_engine.agents.base import (
-    Agent,
-    Checks,
-    Choice,
-    Deciding,
-    NeedsAllRows,
-    OptionError,
-    Options,
-)
+from lhb_engine.agents.base import Agent, Checks, Choice, Deciding, NeedsAllRows
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
+from lhb_engine.agents.options import OptionError, Options
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any, Literal, cast, get_args
 
-from lhb_engine.agents.base import OptionError, Options, option
 from lhb_engine.agents.fit_windows import FIRST_FIT
-from lhb_engine.agents.option_checks import check_among, check_flag, check_number, check_text
+from lhb_engine.agents.options import OptionError, Options, check_among, option
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 from lhb_engine.estimate import LagForm
 from lhb_engine.findings.finding import Finding
@@ -30,6 +30,7 @@ class AnytimeOptions(Options):
         0.0,
         "Probability of a uniformly random arm in every round. Propensities take it into "
         "account, for off-policy evaluation.",
+        limits=(0, 1),
         changeable=True,
     )
     memory: int | None = option(
@@ -37,12 +38,14 @@ class AnytimeOptions(Options):
         "Number of the session's last rounds that a fit uses, all trajectories together; "
         "null: all rounds, or the last 32 768 where dim times horizon is over 1000. For "
         "environments that change.",
+        limits=(FIRST_FIT, inf),
         changeable=True,
     )
     most_stale: float = option(
         MOST_STALE,
         "A fit is due out of turn when more than this share of the rewards came since the "
         "last one, as when a month's rewards come at once; 1: never.",
+        limits=(0.1, 1),
         changeable=True,
     )
     signed: bool = option(False, "Allow negative lag weights.")
@@ -164,19 +167,14 @@ class AnytimeOptions(Options):
         return out
 
     def __post_init__(self) -> None:
-        check_number("epsilon", self.epsilon, 0, 1)
-        check_number("most_stale", self.most_stale, 0.1, 1)
-        if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
-            raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
-        for name in ("signed", "trend", "adopts", "levels", "zero_start"):
-            check_flag(name, getattr(self, name))
+        super().__post_init__()
         if isinstance(self.own, list | tuple):
             object.__setattr__(self, "own", _features("own", self.own, 1))
         elif not isinstance(self.own, bool):
             raise OptionError("own", "must be true, false, or a list of features")
         by = self.groups
         if by is not None:
-            check_text("groups", by, MOST_LETTERS)
+            _check_text("groups", by)
             if not self.own:
                 raise OptionError("groups", "needs the option own")
         object.__setattr__(self, "profiles", _profiles(self.profiles))
@@ -217,6 +215,12 @@ def _features(name: str, given: Any, fewest: int) -> Features:
     return tuple(given)
 
 
+def _check_text(option: str, value: object) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= MOST_LETTERS or "\0" in value:
+        detail = f"must be a text of 1 to {MOST_LETTERS} letters, without zero bytes"
+        raise OptionError(option, detail)
+
+
 def _names(given: Any) -> tuple[str, ...]:
     """Return names of covariates from a JSON list.
 
@@ -225,7 +229,7 @@ def _names(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or len(given) > MOST_NAMES:
         raise OptionError("covariates", f"must be a list of at most {MOST_NAMES} names")
     for name in given:
-        check_text("covariates", name, MOST_LETTERS)
+        _check_text("covariates", name)
     if len(set(given)) < len(given):
         raise OptionError("covariates", "a name stands twice")
     return tuple(given)

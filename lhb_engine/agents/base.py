@@ -4,19 +4,18 @@
 agent keeps no decisions: a late reward finds the data of its own round in the history.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from lhb_engine.agents.fit_cost import FitCost, lasso_cost
+from lhb_engine.agents.options import OptionError, Options
 from lhb_engine.agents.scores import best_arms, is_finite, scores_of
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.estimate import Estimate
-from lhb_engine.findings.finding import Finding
 from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
 from lhb_engine.randomness import Draw
 
@@ -38,15 +37,6 @@ _QUIET.run(np.seterr, over="ignore", invalid="ignore")
 Deciding = Literal["in_use", "in_doubt", "learning", "exploring", "none"]
 
 
-class OptionError(ValueError):
-    """An option is unknown or out of range; `message` says what is wrong with it."""
-
-    def __init__(self, option: str, message: str) -> None:
-        super().__init__(f"{option}: {message}")
-        self.option = option
-        self.message = message
-
-
 class NeedsNewSums(Exception):
     """A fit from kept sums cannot be made: a corrected value would leave its rounding in them."""
 
@@ -62,40 +52,6 @@ class Choice(NamedTuple):
     scores: Floats  # (K,): the ranking that the arm was chosen by
     propensity: float  # probability of the arm under the agent
     explored: bool  # the arm was not chosen by the installed direction alone
-
-
-def option(default: Any, description: str, *, changeable: bool | Literal["anew"] = False) -> Any:
-    """Declare an option.
-
-    A `changeable` one may change in a session, as it means no new model; one that means another,
-    "anew", where all rows are there: the next fit begins from nothing.
-    """
-    about = {"description": description, **({"changeable": changeable} if changeable else {})}
-    if isinstance(default, list):
-        return field(default_factory=list, metadata=about)
-    return field(default=default, metadata=about)
-
-
-@dataclass(frozen=True)
-class Options:
-    """An algorithm's options: JSON values, each with a default and a description.
-
-    Subclasses check the values in `__post_init__` and raise `OptionError`.
-    """
-
-    @property
-    def model(self) -> tuple[Any, ...]:
-        """The values that make it another model where they change."""
-        named = (one.name for one in fields(self) if one.metadata.get("changeable") == "anew")
-        return tuple(getattr(self, name) for name in named)
-
-    def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the options that change if what these findings advise is added; {}: none."""
-        return {}
-
-    def says(self, found: Finding) -> bool:
-        """Whether these tell fits what a finding advises to tell."""
-        return False
 
 
 class Agent:

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent, Options, option
-from lhb_engine.agents.option_checks import check_number
+from lhb_engine.agents.base import Agent
+from lhb_engine.agents.options import Options, option
 from lhb_engine.agents.scores import scores_of
 from lhb_engine.history import Floats
 
@@ -67,13 +67,11 @@ class EllipsoidOptions(Options):
     """Width and ridge of the confidence ellipsoid."""
 
     confidence_width: float = option(
-        0.01, "Number of standard deviations that are added to a score."
+        0.01,
+        "Number of standard deviations that are added to a score.",
+        limits=(0, 1e-9, 1e9),
     )
-    ridge: float = option(1.0, "Ridge penalty of the regression.")
-
-    def __post_init__(self) -> None:
-        check_number("confidence_width", self.confidence_width, 1e-9, 1e9, zero=True)
-        check_number("ridge", self.ridge, 1e-9, 1e9)
+    ridge: float = option(1.0, "Ridge penalty of the regression.", limits=(1e-9, 1e9))
 
 
 class Optimist(Agent):

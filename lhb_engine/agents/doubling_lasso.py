@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from lhb_engine.agents import fit_windows
-from lhb_engine.agents.base import Agent, Options, option
-from lhb_engine.agents.option_checks import check_among, check_flag, check_number, check_whole
+from lhb_engine.agents.base import Agent
+from lhb_engine.agents.options import Options, option
 from lhb_engine.design.fit_rows import differenced_rows, measured_rows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
@@ -25,9 +25,15 @@ class LassoOptions(Options):
         "noise_adaptive",
         "How lambda is chosen: from the estimated noise, or by the paper's formula.",
     )
-    level: float = option(LEVEL, 'Level a of the noise-adaptive lambda (reg "noise_adaptive").')
-    c: float = option(1.0, 'Factor of the paper\'s lambda (reg "theory"); 1 as in the paper.')
-    gamma: float = option(0.1, "Failure probability in the paper's lambda, in (0, 1).")
+    level: float = option(
+        LEVEL, 'Level a of the noise-adaptive lambda (reg "noise_adaptive").', limits=(1e-9, 1e9)
+    )
+    c: float = option(
+        1.0, 'Factor of the paper\'s lambda (reg "theory"); 1 as in the paper.', limits=(1e-9, 1e9)
+    )
+    gamma: float = option(
+        0.1, "Failure probability in the paper's lambda, in (0, 1).", limits=(1e-9, 1 - 1e-9)
+    )
     L: int | None = option(None, "The first epoch has 4 L rounds; null: max(1, horizon // 12).")
     fallback: bool = option(
         True,
@@ -43,16 +49,6 @@ class LassoOptions(Options):
         "Add standard errors and 95% intervals of theta and of the active lag weights, where "
         "each of these lags stands out.",
     )
-
-    def __post_init__(self) -> None:
-        check_among("reg", self.reg, get_args(LambdaRule))
-        check_number("level", self.level, 1e-9, 1e9)
-        check_number("c", self.c, 1e-9, 1e9)
-        check_number("gamma", self.gamma, 1e-9, 1 - 1e-9)
-        if self.L is not None:
-            check_whole("L", self.L)
-        for name in ("fallback", "fit_intercept", "standardize", "standard_errors"):
-            check_flag(name, getattr(self, name))
 
 
 class DoublingLasso(Agent):

@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from lhb_engine.agents import fit_windows
-from lhb_engine.agents.base import Agent, Options, option
-from lhb_engine.agents.option_checks import check_among, check_whole
+from lhb_engine.agents.base import Agent
+from lhb_engine.agents.options import Options, option
 from lhb_engine.design.fit_rows import FitRows, measured_rows
 from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
@@ -28,11 +28,6 @@ class EpochOptions(Options):
         "and four, later the second half).",
     )
     L: int | None = option(None, "The first epoch has 4 L rounds; null: max(1, horizon // 12).")
-
-    def __post_init__(self) -> None:
-        check_among("rows", self.rows, get_args(EpochRows))
-        if self.L is not None:
-            check_whole("L", self.L)
 
 
 class OnEpochs(Agent):

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent, OptionError, Options, option
-from lhb_engine.agents.option_checks import check_numbers
+from lhb_engine.agents.base import Agent
+from lhb_engine.agents.options import OptionError, Options, option
 
 
 @dataclass(frozen=True)
@@ -13,9 +13,6 @@ class OracleOptions(Options):
     """The true direction."""
 
     theta: list[float] = option([], "The true direction, dim numbers.")
-
-    def __post_init__(self) -> None:
-        check_numbers("theta", self.theta)
 
 
 class Oracle(Agent):

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from lhb_engine.agents import fit_windows
-from lhb_engine.agents.base import Agent, Options, option
+from lhb_engine.agents.base import Agent
 from lhb_engine.agents.epoch_agent import on_rows
-from lhb_engine.agents.option_checks import check_among, check_numbers, check_whole
+from lhb_engine.agents.options import Options, option
 from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
@@ -28,12 +28,6 @@ class OracleWOptions(Options):
         "yardstick of `lhb bench decide`.",
     )
     L: int | None = option(None, "As ad_lasso's: the first epoch has 4 L rounds.")
-
-    def __post_init__(self) -> None:
-        check_numbers("weights", self.weights)
-        check_among("schedule", self.schedule, get_args(FitSchedule))
-        if self.L is not None:
-            check_whole("L", self.L)
 
 
 class OracleW(Agent):

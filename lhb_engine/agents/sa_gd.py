@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lhb_engine.agents.base import option
 from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs
-from lhb_engine.agents.option_checks import check_number, check_whole
+from lhb_engine.agents.options import option
 from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.estimate import Estimate
@@ -25,15 +24,10 @@ class SAGDOptions(EpochOptions):
     )
     n_steps: int = option(500, "Maximum number of pairs of steps (theta, then w).")
     tol: float = option(
-        1e-3, "Stop when a pair of steps reduces the loss by less than this fraction."
+        1e-3,
+        "Stop when a pair of steps reduces the loss by less than this fraction.",
+        limits=(0, 1),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.s is not None:
-            check_whole("s", self.s)
-        check_whole("n_steps", self.n_steps)
-        check_number("tol", self.tol, 0, 1)
 
 
 class SAGD(OnEpochs):

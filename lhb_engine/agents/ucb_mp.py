@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
-from lhb_engine.agents.base import Options, option
 from lhb_engine.agents.confidence_ellipsoid import Ellipsoid, EllipsoidOptions, Optimist
 from lhb_engine.agents.epoch_agent import EpochOptions
+from lhb_engine.agents.options import Options, option
 from lhb_engine.agents.sw_mp import SWMP
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
@@ -15,11 +15,7 @@ from lhb_engine.history import Floats, History
 class UCBMPOptions(EllipsoidOptions, EpochOptions):
     """Epochs, and width and ridge of the confidence ellipsoid."""
 
-    ridge: float = option(3.0, "Ridge penalty of the regression.")
-
-    def __post_init__(self) -> None:
-        EpochOptions.__post_init__(self)
-        EllipsoidOptions.__post_init__(self)
+    ridge: float = option(3.0, "Ridge penalty of the regression.", limits=(1e-9, 1e9))
 
 
 class UCBMP(Optimist, SWMP):

@@ -20,37 +20,6 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = [
-    "Agent",
-    "ApiError",
-    "AsyncClient",
-    "AsyncSession",
-    "BufferFull",
-    "Client",
-    "Conflict",
-    "Decision",
-    "Estimate",
-    "GroupLassoResult",
-    "History",
-    "Invalid",
-    "LaggedDesign",
-    "LaggedGroupLasso",
-    "LaggedGroupLassoCV",
-    "LongHorizonEnvironment",
-    "NotFound",
-    "Session",
-    "TooManyRequests",
-    "Unauthorized",
-    "Unavailable",
-    "__version__",
-    "lambda_max",
-    "make_agent",
-    "plot",
-    "simulate",
-    "solve_group_lasso",
-    "to_frame",
-]
-
 DISTRIBUTION = "long-horizon-bandits"
 HERE = os.path.dirname(os.path.abspath(__file__))  # `clients` and `service` are in this folder
 # A program may have a folder `clients` of its own. This module is a package as well, so that ours
@@ -61,18 +30,22 @@ __path__ = [HERE]
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version(DISTRIBUTION)
-    if name not in __all__:
-        raise AttributeError(f"module 'lhb' has no attribute {name!r}")
-    try:
-        clients = import_module("clients" if _is_ours("clients") else "lhb.clients")
-        source = clients if name in clients.__all__ else import_module("lhb_engine")
-        return getattr(source, name)
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{name} {_needs(error)}") from error
+    clients = import_module("clients" if _is_ours("clients") else "lhb.clients")
+    sources = [clients, import_module("lhb_engine")]
+    if name == "__all__":
+        return sorted(["__version__", *(one for source in sources for one in source.__all__)])
+    for source in sources:
+        if name in source.__all__:
+            try:
+                return getattr(source, name)
+            except ModuleNotFoundError as error:
+                raise ImportError(f"{name} {_needs(error)}") from error
+    raise AttributeError(f"module 'lhb' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    names: list[str] = __getattr__("__all__")
+    return names
 
 
 def main() -> None:

@@ -8,14 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lhb_engine.agents import Agent, make_agent
-    from lhb_engine.design.lagged_design import LaggedDesign
-    from lhb_engine.estimate import Estimate
-    from lhb_engine.history import History
-    from lhb_engine.lasso.group_lasso import GroupLassoResult, lambda_max, solve_group_lasso
-    from lhb_engine.scikit_learn import LaggedGroupLasso, LaggedGroupLassoCV
-    from lhb_engine.simulation.environment import LongHorizonEnvironment
-    from lhb_engine.simulation.play import simulate
+    from lhb_engine.agents import Agent as Agent
+    from lhb_engine.agents import make_agent as make_agent
+    from lhb_engine.design.lagged_design import LaggedDesign as LaggedDesign
+    from lhb_engine.estimate import Estimate as Estimate
+    from lhb_engine.history import History as History
+    from lhb_engine.lasso.group_lasso import GroupLassoResult as GroupLassoResult
+    from lhb_engine.lasso.group_lasso import lambda_max as lambda_max
+    from lhb_engine.lasso.group_lasso import solve_group_lasso as solve_group_lasso
+    from lhb_engine.scikit_learn import LaggedGroupLasso as LaggedGroupLasso
+    from lhb_engine.scikit_learn import LaggedGroupLassoCV as LaggedGroupLassoCV
+    from lhb_engine.simulation.environment import LongHorizonEnvironment as LongHorizonEnvironment
+    from lhb_engine.simulation.play import simulate as simulate
 
 _MODULES = {
     "Agent": "agents",
@@ -31,20 +35,7 @@ _MODULES = {
     "simulate": "simulation.play",
     "solve_group_lasso": "lasso.group_lasso",
 }
-__all__ = [
-    "Agent",
-    "Estimate",
-    "GroupLassoResult",
-    "History",
-    "LaggedDesign",
-    "LaggedGroupLasso",
-    "LaggedGroupLassoCV",
-    "LongHorizonEnvironment",
-    "lambda_max",
-    "make_agent",
-    "simulate",
-    "solve_group_lasso",
-]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:

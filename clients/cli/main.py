@@ -1,7 +1,6 @@
 """`lhb`: the command line, put together from its subcommands."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -26,28 +25,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-COMMANDS: dict[str, Callable[..., None]] = {
-    "serve": serve,
-    "worker": worker,
-    "migrate": migrate,
-    "backup": backup,
-    "restore": restore,
-    "plan": plan,
-    "simulate": simulate,
-    "demo": demo,
-    "sessions": sessions,
-    "export": export_session,
-    "import": import_session,
-    "history": history,
-    "sync": sync,
-    "replay": replay,
-    "reproduce": reproduce,
-    "evaluate": evaluate,
-    "settings": settings,
-    "audit": audit,
-}
-for name, command in COMMANDS.items():
-    app.command(name)(command)
+COMMANDS = (
+    *(serve, worker, migrate, backup, restore, plan, simulate, demo, sessions),
+    *(export_session, import_session, history, sync, replay, reproduce, evaluate, settings, audit),
+)
+for command in COMMANDS:
+    app.command(command.__name__.removesuffix("_session"))(command)
 if (Path(__file__).parents[2] / "benchmarks").is_dir():  # a checkout: the wheel has no benchmarks
     from benchmarks.commands import bench
 

@@ -25,7 +25,6 @@ from .connection import (
     Listing,
     Sync,
     SyncConnection,
-    listing,
     operation,
 )
 from .delivery import RefusedReward, RewardBuffer
@@ -149,7 +148,7 @@ class ClientOperations(Generic[S]):
         """
         return self._make(self._connection, session)
 
-    @listing
+    @operation
     def sessions(
         self, *, name: str | None = None, archived: bool = False, limit: int | None = None
     ) -> Listing[S]:
@@ -229,6 +228,11 @@ class ClientOperations(Generic[S]):
         """Send the rewards that the buffer keeps; return how many still wait."""
         return self._connection.delivery.flush()
 
+    @operation
+    def close(self) -> Call[None]:
+        """Close the connections; what the buffer keeps is sent once more before."""
+        return self._connection.close()
+
     def refused_rewards(self, *, forget: bool = False) -> list[RefusedReward]:
         """Return kept rewards that the service refused; `forget` makes room of them."""
         buffer = self._connection.delivery.buffer
@@ -255,10 +259,6 @@ class Client(Sync, ClientOperations[Session]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the connections; what the buffer keeps is sent once more before."""
-        self._connection.close()
-
 
 class AsyncClient(Async, ClientOperations[AsyncSession]):
     """A connection to one service whose operations are awaited; else like `Client`."""
@@ -272,7 +272,3 @@ class AsyncClient(Async, ClientOperations[AsyncSession]):
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
-
-    async def close(self) -> None:
-        """Close the connections; what the buffer keeps is sent once more before."""
-        await self._connection.close()

@@ -19,6 +19,7 @@ from .errors import NotFound, Unavailable
 from .wire import RETRY_STATUS, answer_of, backoff, dumps, reaching
 
 P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 T = TypeVar("T")
 Call = Coroutine[Any, Any, T]
 
@@ -63,6 +64,10 @@ class Connection:
         """Make a call that may block, such as one that writes a file."""
         raise NotImplementedError
 
+    async def _close(self) -> None:
+        """Close the connections."""
+        raise NotImplementedError
+
     async def call(
         self, method: str, path: str, *, n_retries: int | None = None, **options: Any
     ) -> Any:
@@ -96,14 +101,16 @@ class Connection:
                 raise
         raise AssertionError("unreachable")
 
-    async def send_last(self) -> None:
-        """Send what is kept once more, and close its file."""
+    async def close(self) -> None:
+        """Send what is kept once more, and close its file and the connections."""
         buffer = self.delivery.buffer
-        if buffer is not None:
-            try:
+        try:
+            if buffer is not None:
                 await self.delivery.send_once()
-            finally:
+        finally:
+            if buffer is not None:
                 buffer.close()
+            await self._close()
 
     async def page(self, listing: Listing[T], cursor: str | None) -> tuple[list[T], str | None]:
         """Read one page: its items, and the cursor of the next."""
@@ -136,12 +143,8 @@ class SyncConnection(Connection):
     async def _work(self, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
 
-    def close(self) -> None:
-        """Close them."""
-        try:
-            self.run(self.send_last())
-        finally:
-            self.http.close()
+    async def _close(self) -> None:
+        self.http.close()
 
     def iterate(self, listing: Listing[T]) -> Iterator[T]:
         """Read a listing."""
@@ -171,12 +174,8 @@ class AsyncConnection(Connection):
     async def _work(self, call: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.to_thread(call, *args)
 
-    async def close(self) -> None:
-        """Close them."""
-        try:
-            await self.run(self.send_last())
-        finally:
-            await self.http.aclose()
+    async def _close(self) -> None:
+        await self.http.aclose()
 
     async def iterate(self, listing: Listing[T]) -> AsyncIterator[T]:
         """Read a listing."""
@@ -201,45 +200,35 @@ class Async:
     _connection: AsyncConnection
 
 
-class operation(Generic[P, T]):  # a decorator
-    """A coroutine method, which answers or is awaited as its object does."""
+class operation(Generic[P, R]):  # a decorator
+    """A method that returns a coroutine or a `Listing`, and answers or is awaited as its object."""
 
-    def __init__(self, method: Callable[Concatenate[Any, P], Call[T]]) -> None:
+    def __init__(self, method: Callable[Concatenate[Any, P], R]) -> None:
         self._method = method
 
     @overload
-    def __get__(self, instance: None, owner: type) -> Callable[..., Call[T]]: ...
+    def __get__(self, instance: None, owner: type) -> Callable[..., R]: ...
     @overload
-    def __get__(self, instance: Sync, owner: type) -> Callable[P, T]: ...
+    def __get__(
+        self: "operation[P, Listing[T]]", instance: Sync, owner: type
+    ) -> Callable[P, Iterator[T]]: ...
     @overload
-    def __get__(self, instance: Async, owner: type) -> Callable[P, Call[T]]: ...
+    def __get__(
+        self: "operation[P, Listing[T]]", instance: Async, owner: type
+    ) -> Callable[P, AsyncIterator[T]]: ...
+    @overload
+    def __get__(self: "operation[P, Call[T]]", instance: Sync, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self: "operation[P, Call[T]]", instance: Async, owner: type
+    ) -> Callable[P, Call[T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
-        return _bound(self._method, instance, lambda connection: connection.run)
+        if instance is None:
+            return self._method  # as it is written, for its documentation
 
+        @wraps(self._method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            asked, connection = self._method(instance, *args, **kwargs), instance._connection
+            return (connection.iterate if isinstance(asked, Listing) else connection.run)(asked)
 
-class listing(Generic[P, T]):  # a decorator
-    """A method that returns a `Listing`, and is an iterator as its object wants it."""
-
-    def __init__(self, method: Callable[Concatenate[Any, P], Listing[T]]) -> None:
-        self._method = method
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Callable[..., Listing[T]]: ...
-    @overload
-    def __get__(self, instance: Sync, owner: type) -> Callable[P, Iterator[T]]: ...
-    @overload
-    def __get__(self, instance: Async, owner: type) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, instance: Any, owner: type) -> Any:
-        return _bound(self._method, instance, lambda connection: connection.iterate)
-
-
-def _bound(method: Callable[..., Any], instance: Any, way: Callable[[Any], Any]) -> Any:
-    """Return the method as users call it; of a class, as it is written, for its documentation."""
-    if instance is None:
-        return method
-
-    @wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return way(instance._connection)(method(instance, *args, **kwargs))
-
-    return call
+        return call

@@ -35,7 +35,6 @@ from .connection import (
     Listing,
     Sync,
     SyncConnection,
-    listing,
     operation,
 )
 from .delivery import Received
@@ -330,17 +329,17 @@ class SessionOperations:
         """Return how the agent's choices agree with those that its caller played."""
         return self._get("shadow")
 
-    @listing
+    @operation
     def estimates(self, *, limit: int | None = None) -> Listing[FitAnswer]:
         """Iterate over the fits, oldest first. `limit`: items of a page."""
         return self._list("estimates", limit=limit)
 
-    @listing
+    @operation
     def epochs(self, *, limit: int | None = None) -> Listing[EpochAnswer]:
         """Iterate over the schedule: what was fitted, what is due and why, what is next."""
         return self._list("epochs", limit=limit)
 
-    @listing
+    @operation
     def trajectories(self, *, limit: int | None = None) -> Listing[TrajectoryAnswer]:
         """Iterate over the trajectories, in order of their keys."""
         return self._list("trajectories", limit=limit)
@@ -356,14 +355,14 @@ class SessionOperations:
         """
         return self._get(f"trajectories/{in_path(key)}")
 
-    @listing
+    @operation
     def rounds(
         self, *, trajectory: str | None = None, limit: int | None = None
     ) -> Listing[RoundAnswer]:
         """Iterate over a trajectory's log: one item a round, oldest first."""
         return self._list("rounds", trajectory=trajectory, limit=limit)
 
-    @listing
+    @operation
     def credit(
         self, *, trajectory: str | None = None, limit: int | None = None
     ) -> Listing[CreditAnswer]:

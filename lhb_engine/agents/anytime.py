@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from lhb_engine.agents.anytime_options import MOST_STALE, MOST_UNKNOWNS, AnytimeOptions
-from lhb_engine.agents.base import Agent, Checks, Choice, Deciding, NeedsAllRows
+from lhb_engine.agents.base import Agent, Checks, Choice, Deciding, NeedsAllRows, floats
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
-from lhb_engine.agents.options import OptionError, Options
+from lhb_engine.agents.options import OptionError
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
@@ -44,6 +44,7 @@ class Anytime(Agent):
     options_type = AnytimeOptions
     options: AnytimeOptions
     settings = AnytimeSettings()
+    kept = Agent.kept | {"prediction": Predictor.from_json, "candidates": floats}
     takes_parts = True
     takes_sets = True
 
@@ -338,25 +339,6 @@ class Anytime(Agent):
             self.prediction, self.candidates = found, estimate.candidates
         if self.prediction is not None:
             self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as a JSON object, the installed estimate's prediction included."""
-        state = super().state()
-        if self.prediction is not None:
-            state["prediction"] = self.prediction.to_json()
-        if self.candidates is not None:
-            state["candidates"] = self.candidates.tolist()
-        return state
-
-    @classmethod
-    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """Return the agent that `state()` described; older states lack what came later."""
-        agent = super().from_state(dim, horizon, options, state)
-        if "prediction" in state:
-            agent.prediction = Predictor.from_json(state["prediction"])
-        if "candidates" in state:
-            agent.candidates = np.array(state["candidates"], dtype=np.float64)
-        return agent
 
 
 def _position(draw: Draw) -> int:

@@ -37,6 +37,11 @@ _QUIET.run(np.seterr, over="ignore", invalid="ignore")
 Deciding = Literal["in_use", "in_doubt", "learning", "exploring", "none"]
 
 
+def floats(numbers: Any) -> Floats:
+    """Return an array of JSON numbers."""
+    return np.array(numbers, dtype=np.float64)
+
+
 class NeedsNewSums(Exception):
     """A fit from kept sums cannot be made: a corrected value would leave its rounding in them."""
 
@@ -106,6 +111,8 @@ class Agent:
     served_horizon: ClassVar[int | None] = None
     max_dim: ClassVar[int | None] = None  # where the state grows faster than dim
     state_version: ClassVar[int] = 1
+    # of the state, each with what reads its JSON
+    kept: ClassVar[dict[str, Any]] = {"theta": floats}
 
     def __init__(self, dim: int, horizon: int, options: Options) -> None:
         if self.max_dim is not None and dim > self.max_dim:
@@ -324,18 +331,27 @@ class Agent:
 
     def state(self) -> dict[str, Any]:
         """Return all that the agent has learned, as a JSON object with a version."""
-        theta = None if self.theta is None else self.theta.tolist()
-        return {"version": self.state_version, "theta": theta}
+        parts = {name: _as_json(getattr(self, name)) for name in self.kept}
+        return {"version": self.state_version, **parts}
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
         """Return the agent that `state()` described; it behaves identically.
 
-        Raises `ValueError` where the state has another version.
+        A part that a new agent has not may be absent. Raises `ValueError` where the state has
+        another version.
         """
         if state["version"] != cls.state_version:
             raise ValueError(f"{cls.name} cannot read state version {state['version']}")
         agent = cls(dim, horizon, options)
-        theta = state["theta"]
-        agent.theta = None if theta is None else np.array(theta, dtype=np.float64)
+        for name, read in cls.kept.items():
+            part = state.get(name) if getattr(agent, name) is None else state[name]
+            if part is not None:
+                setattr(agent, name, read(part))
         return agent
+
+
+def _as_json(part: Any) -> Any:
+    if hasattr(part, "tolist"):
+        return part.tolist()
+    return part.to_json() if hasattr(part, "to_json") else part

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent
+from lhb_engine.agents.base import Agent, floats
 from lhb_engine.agents.options import Options, option
 from lhb_engine.agents.scores import scores_of
 from lhb_engine.history import Floats
@@ -49,16 +49,15 @@ class Ellipsoid:
         optimism = width * np.sqrt(np.maximum(spread, 0.0)).reshape(contexts.shape[:-1])
         return np.asarray(scores_of(contexts, theta) + optimism)
 
-    def state(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return A^-1 and g as a JSON object."""
         return {"inverse": self.inverse.tolist(), "moment": self.moment.tolist()}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the ellipsoid that `state()` described."""
-        ellipsoid = cls(len(state["moment"]), 1.0)
-        ellipsoid.inverse = np.array(state["inverse"], dtype=np.float64)
-        ellipsoid.moment = np.array(state["moment"], dtype=np.float64)
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Invert `to_json`."""
+        ellipsoid = cls(len(data["moment"]), 1.0)
+        ellipsoid.inverse, ellipsoid.moment = floats(data["inverse"]), floats(data["moment"])
         return ellipsoid
 
 
@@ -80,6 +79,7 @@ class Optimist(Agent):
     options_type: ClassVar[type[Options]] = EllipsoidOptions
     options: EllipsoidOptions
     learns_within_epoch = True
+    kept = Agent.kept | {"ellipsoid": Ellipsoid.from_json}
     takes_corrections = False
     # with every reward dim x dim numbers are stored (360 kB), and as many rounds read as are lags
     served_dim, served_horizon = 128, 10_000
@@ -92,14 +92,3 @@ class Optimist(Agent):
     def _scores(self, contexts: Floats) -> Floats:
         """Return the upper confidence bounds."""
         return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as a JSON object, the ellipsoid included."""
-        return super().state() | {"ellipsoid": self.ellipsoid.state()}
-
-    @classmethod
-    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """Return the agent that `state()` described."""
-        agent = super().from_state(dim, horizon, options, state)
-        agent.ellipsoid = Ellipsoid.from_state(state["ellipsoid"])
-        return agent

@@ -29,6 +29,7 @@ class UCBMP(Optimist, SWMP):
     summary = "SW-MP's lag, and LinUCB on pairs of a reward and the context that many rounds ago."
     options_type = UCBMPOptions
     options: UCBMPOptions
+    kept = Optimist.kept | {"lag": int, "second_phase": bool}
 
     def __init__(self, dim: int, horizon: int, options: UCBMPOptions) -> None:
         super().__init__(dim, horizon, options)
@@ -58,14 +59,7 @@ class UCBMP(Optimist, SWMP):
             self.lag = estimate.active_lags[0]
             self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
 
-    def state(self) -> dict[str, Any]:
-        """Return the state as a JSON object, with lag and phase."""
-        return super().state() | {"lag": self.lag, "second_phase": self.second_phase}
-
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """Return the agent that `state()` described."""
-        agent = super().from_state(dim, horizon, options, state)
-        agent.lag = state["lag"]
-        agent.second_phase = state.get("second_phase", True)  # absent from older states
-        return agent
+        """Return the agent that `state()` described; older states have no phase."""
+        return super().from_state(dim, horizon, options, {"second_phase": True, **state})

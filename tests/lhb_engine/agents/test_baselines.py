@@ -237,13 +237,13 @@ def test_ucb_mp_learns_anew_after_round_h_and_keeps_its_lag():
 def test_ucb_mp_starts_its_ellipsoid_anew_with_each_estimate():
     agent = make_agent("ucb_mp", dim=DIM, horizon=HORIZON)
     history = played(lags(k2=1.0))
-    fresh = agent.ellipsoid.state()
+    fresh = agent.ellipsoid.to_json()
     for lag in (2, 5):
         weights = lags(**{f"k{lag}": 1.0})
         agent.install(Estimate("ok", weights, theta=THETA, active_lags=(lag,)))
-        assert agent.ellipsoid.state() == fresh
+        assert agent.ellipsoid.to_json() == fresh
         agent.observe(history, "", 40, 1.0)
-        assert agent.ellipsoid.state() != fresh
+        assert agent.ellipsoid.to_json() != fresh
 
 
 def test_ucb_mp_starts_anew_after_round_h_also_where_its_reward_is_missing():
@@ -255,7 +255,7 @@ def test_ucb_mp_starts_anew_after_round_h_also_where_its_reward_is_missing():
         agent.install(found)
         for round in (*before, HORIZON + 1, HORIZON + 2):
             agent.observe(history, "", round, 1.0)
-        states.append(agent.ellipsoid.state())
+        states.append(agent.ellipsoid.to_json())
     assert states[0] == states[1]
 
 

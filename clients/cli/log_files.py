@@ -1,21 +1,10 @@
 """Read logged trajectories from files, in blocks of rounds.
 
-A file holds one row or object a round, in the order in which they were played; a name's case does
-not matter:
+A file holds one row or object a round, in the order in which they were played, with the columns of
+docs/evaluate.md, whose case does not matter; or it is an export of a session.
 
-    arm         the arm taken, from 0; empty for a round without action
-    reward      its round's measured value; empty where missing
-    propensity  the logging probability of that arm, where known
-    contexts    K x d numbers, a row an arm (JSON text in a CSV); or, where only what was selected
-    context     was logged, its d numbers; or, in a CSV, columns x0, x1, ...
-    trajectory  key of the round's trajectory; absent where there is only one
-    covariates  an object of numbers by name; or a column each, under its name
-
-The items of the service's /v1/sessions/{id}/rounds are objects of this form, and a session as
-/v1/sessions/{id}/events or `lhb export` writes it is read as well.
-
-So are logs of the Open Bandit Dataset (Saito et al. 2021), as it is published: a folder holds one
-log and `item_context.csv`. A row of the log is one item shown at one position: `timestamp`,
+Logs of the Open Bandit Dataset (Saito et al. 2021) are read as published: a folder holds one log
+and `item_context.csv`. A row of the log is one item shown at one position: `timestamp`,
 `item_id`, `position`, `click`, `propensity_score`, `user_feature_*` and `user-item_affinity_k` of
 each item k. An arm is an item; its context is the item's number, a 1 for each of its categories,
 the user's affinity to it, and a 1 for the position.

@@ -93,23 +93,15 @@ def _trajectory_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if own is None:
         yield "Decided for as everybody is."
     labels = _labels(found["features"], len(everybody["values"]))
-    group = (f"{found['group']['name']}'s",) if found["group"] else ()
-    heads = "theta, by feature", "everybody's", *group
-    heads += () if own is None else ("own", "95% interval")
-    yield from table(heads, (_theta_row(i, label, found) for i, label in enumerate(labels)))
-
-
-def _theta_row(i: int, label: str, found: Mapping[str, Any]) -> tuple[str, ...]:
-    row: tuple[str, ...] = label[:LABEL], f"{found['everybody']['values'][i]:+.4f}"
-    if found["group"]:
-        row += (f"{found['group']['values'][i]:+.4f}",)
-    if found["own"] is None:
-        return row
-    band = "not known"
-    if found["own"]["intervals"] is not None:
-        low, high = found["own"]["intervals"][i]
-        band = f"{low:+.4f} to {high:+.4f}"
-    return *row, f"{found['own']['values'][i]:+.4f}", band
+    columns = {"theta, by feature": [label[:LABEL] for label in labels]}
+    group = f"{found['group']['name']}'s" if found["group"] else ""
+    for head, theta in (("everybody's", everybody), (group, found["group"]), ("own", own)):
+        if theta is not None:
+            columns[head] = [f"{value:+.4f}" for value in theta["values"]]
+    if own is not None:
+        bands = [f"{low:+.4f} to {high:+.4f}" for low, high in own["intervals"] or ()]
+        columns["95% interval"] = bands or ["not known"] * len(labels)
+    yield from table([*columns], zip(*columns.values(), strict=True))
 
 
 def _labels(features: Sequence[str] | None, dim: int) -> list[str]:

@@ -4,7 +4,6 @@ An iteration takes one convolution and one correlation, or, where the Gram matri
 is known (`NormalEquations`), one product with it.
 """
 
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -20,13 +19,6 @@ DECAY = 0.97
 GROWTH = 1.2
 
 
-@dataclass
-class Curvature:
-    """Inverse of the step size, kept between the solves of a path."""
-
-    value: float = 0.0
-
-
 # The smooth part |X phi - y|^2 / 2n, evaluated from a linear image of phi, `predict`: X phi or
 # X'X phi / n. Extrapolated iterates have extrapolated images, so no product is computed twice.
 Quadratic = LeastSquares | NormalEquations
@@ -37,21 +29,20 @@ def accelerated_gradient(
     lam: float,
     tol: float,
     phi: Floats,
-    curvature: Curvature,
     max_iterations: int,
 ) -> tuple[Floats, float, int]:
     """Minimise by FISTA; momentum restarts where it points uphill (docs/model.md (5.5)).
 
     Returns the iterate with the smallest relative gap, this gap, and the number of iterations;
-    stops at a gap of `tol`. The last estimate of the curvature is left in `curvature`.
+    stops at a gap of `tol`. The last estimate of the curvature stays the problem's.
 
     The duality gap of an iterate needs no further product: its primal value comes from its own
     residual, the dual point from the residual at which the gradient was taken.
     """
     fitted = problem.predict(phi)
     point, point_fitted = phi, fitted
-    if curvature.value == 0.0:
-        curvature.value = _first_curvature(problem, phi)
+    if problem.curvature == 0.0:
+        problem.curvature = _first_curvature(problem, phi)
     # |X v|^2 <= |X|^2 |v|^2: beyond this curvature the check fails by rounding or overflow only
     steepest = problem.steepest
     momentum: float = 1.0
@@ -59,7 +50,7 @@ def accelerated_gradient(
     iteration = 0
     while iteration < max_iterations:
         iteration += 1
-        curvature.value *= DECAY
+        problem.curvature *= DECAY
         descent = problem.descent(point_fitted)
         residual, along = problem.residual(point, point_fitted)
         dual = dual_value(residual, along, float(block_norms(descent).max()), lam)
@@ -70,17 +61,17 @@ def accelerated_gradient(
                 break
             if best_gap > 1 and phi.any():  # zero is a better start
                 zero = np.zeros_like(phi)
-                return accelerated_gradient(problem, lam, tol, zero, curvature, max_iterations)
+                return accelerated_gradient(problem, lam, tol, zero, max_iterations)
         while True:
-            step, norms = shrink(point + descent / curvature.value, lam / curvature.value)
+            step, norms = shrink(point + descent / problem.curvature, lam / problem.curvature)
             step_fitted = problem.predict(step)
             moved, moved_fitted = step - point, step_fitted - point_fitted
             # check the majorisation that makes this a descent step
-            limit = curvature.value * float(np.vdot(moved, moved))
+            limit = problem.curvature * float(np.vdot(moved, moved))
             failed = problem.curvature_along(moved, moved_fitted) > limit * (1 + 1e-9)
-            if not (failed and curvature.value < steepest):
+            if not (failed and problem.curvature < steepest):
                 break
-            curvature.value *= GROWTH
+            problem.curvature *= GROWTH
         primal = problem.residual(step, step_fitted)[0] / 2 + lam * norms
         gap = relative_gap(primal, dual, problem.square)
         if gap < best_gap:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
-from lhb_engine.lasso.accelerated_gradient import Curvature, accelerated_gradient
+from lhb_engine.lasso.accelerated_gradient import accelerated_gradient
 from lhb_engine.lasso.block_norms import block_norms
 from lhb_engine.lasso.least_squares import LeastSquares
 from lhb_engine.lasso.normal_equations import NormalEquations, normal_equations
@@ -106,7 +106,6 @@ class GroupLasso:
         self.correlation = self.problem.correlate(self.problem.y)
         self.lambda_max = self._largest_correlation()
         self._working_set = WorkingSet(self.problem, self.correlation)
-        self._curvature, self._gram_curvature = Curvature(), Curvature()
         self.max_iterations = 20_000  # without the Gram matrix
 
     def _largest_correlation(self) -> float:
@@ -146,14 +145,10 @@ class GroupLasso:
                 n_iterations += more
         if gap > tol and self._equations is not None:
             equations, least = self._equations, max(tol, GRAM_GAP)
-            phi, _, more = accelerated_gradient(
-                equations, lam, least, phi, self._gram_curvature, MAX_GRAM_ITERATIONS
-            )
+            phi, _, more = accelerated_gradient(equations, lam, least, phi, MAX_GRAM_ITERATIONS)
             n_iterations += more
         if gap > tol:
-            phi, gap, more = accelerated_gradient(
-                self.problem, lam, tol, phi, self._curvature, self.max_iterations
-            )
+            phi, gap, more = accelerated_gradient(self.problem, lam, tol, phi, self.max_iterations)
             n_iterations += more
         return self._result(phi, gap, n_iterations, tol)
 

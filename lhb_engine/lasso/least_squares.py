@@ -13,7 +13,8 @@ class LeastSquares:
 
     Z holds the unpenalised columns: the design's intercept column, if asked for, and `controls`
     (n, n_controls); `basis` are orthonormal columns of its span. `square` and `given_square` are
-    |y|^2 / n of the centred values, and of the values as given.
+    |y|^2 / n of the centred values, and of the values as given; `curvature` is the inverse of the
+    step size of a gradient method, kept between the solves of a path.
 
     Raises ValueError: `y` or controls of the wrong shape or not finite; `y` or the design of a size
     whose squares leave a float's range (beyond 1e60, or all below 1e-60 and not zero).
@@ -37,6 +38,7 @@ class LeastSquares:
         if entries > 0 and not 1 / LARGEST <= entries <= LARGEST:
             raise ValueError("contexts are too large or small: give them in other units")
         self.design = design
+        self.curvature = 0.0
         self.n = design.n_rows
         # the intercept column of differenced rows is zero up to rounding
         columns = [(design.intercept, 1e-9 * float(np.sqrt(self.n)))] if fit_intercept else []

@@ -29,6 +29,7 @@ class NormalEquations:
         self.gram = gram
         self.target = target
         self.square = square
+        self.curvature = 0.0  # as of `LeastSquares`
 
     @property
     def steepest(self) -> float:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.lasso.accelerated_gradient import GROWTH, Curvature, accelerated_gradient
+from lhb_engine.lasso.accelerated_gradient import GROWTH, accelerated_gradient
 from lhb_engine.lasso.group_lasso import GroupLasso, lambda_max, solve_group_lasso
 from lhb_engine.lasso.least_squares import LeastSquares
 from lhb_engine.lasso.rank_one import rank_one
@@ -206,9 +206,9 @@ def test_backtracking_ends_wherever_it_starts(flattest, monkeypatch):
     design, y, *_ = problem(4)
     least = LeastSquares(design, y, False)
     monkeypatch.setattr(least, "predict", lambda phi: np.full(len(y), 1e3 + phi.sum() * 1e9))
-    curvature = Curvature(flattest)
-    accelerated_gradient(least, 0.1, 1e-6, np.zeros((20, 3)), curvature, 3)
-    assert curvature.value <= max(flattest, GROWTH * design.square_sum / least.n)
+    least.curvature = flattest
+    accelerated_gradient(least, 0.1, 1e-6, np.zeros((20, 3)), 3)
+    assert least.curvature <= max(flattest, GROWTH * design.square_sum / least.n)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

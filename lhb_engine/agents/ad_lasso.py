@@ -28,7 +28,7 @@ class ADLasso(DoublingLasso):
         window = history.window
         assert window is not None
         if fit_windows.in_first_phase(window, self.horizon):
-            return self.fit_differenced(history)
+            return super().fit(history)
         o = self.options
         n_rows = window.last - window.first + 1
         lam = theory_full(n_rows, self.dim, o.gamma, o.c) if o.reg == "theory" else None

@@ -281,17 +281,17 @@ class Anytime(Agent):
 
     def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
-        from lhb_engine.findings.all_checks import CODES, checked, latest
+        from lhb_engine.findings.all_checks import checked, latest, told_apart
         from lhb_engine.findings.check_side_effects import follows
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
         n_means = self.covariates.n_means
-        made = checked(told, known, self.horizon, self.dim, self.prediction, n_means)
         left_out = [self.covariates.names[j] for j in estimate.diagnostics.get("left_out", [])]
-        every = sorted([*follows(left_out), *made.found], key=lambda one: CODES.index(one.code))
+        made = checked(told, known, self.horizon, self.dim, self.prediction, n_means)
+        every, unchecked = told_apart([*follows(left_out), *made])
         found = [one.to_json() for one in every if not self.options.says(one)]
-        return found, unchecked_json(made.unchecked)
+        return found, unchecked_json(unchecked)
 
     @property
     def keeps_sums(self) -> bool:

@@ -13,7 +13,6 @@ from lhb_engine.history import FitWindow, History
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.lasso.regularization import theory_doubling
 
-LambdaRule = Literal["noise_adaptive", "theory"]
 LEVEL = 0.25  # a of docs/model.md (5.1): half of `regularization.LEVEL`, since only theta is used
 
 
@@ -21,7 +20,7 @@ LEVEL = 0.25  # a of docs/model.md (5.1): half of `regularization.LEVEL`, since 
 class LassoOptions(Options):
     """Options of AD-Lasso and Doubling Lasso."""
 
-    reg: LambdaRule = option(
+    reg: Literal["noise_adaptive", "theory"] = option(
         "noise_adaptive",
         "How lambda is chosen: from the estimated noise, or by the paper's formula.",
     )
@@ -67,10 +66,6 @@ class DoublingLasso(Agent):
         return fit_windows.doubling_windows(self.horizon, self.options.L)
 
     def fit(self, history: History) -> Estimate:
-        """Fit the rows of one epoch, by docs/model.md (3.3)."""
-        return self.fit_differenced(history)
-
-    def fit_differenced(self, history: History) -> Estimate:
         """Fit the fourth quarter less the second, by docs/model.md (3.2) and (3.3).
 
         With fewer differenced rows than docs/model.md (3.5), or several trajectories, and the

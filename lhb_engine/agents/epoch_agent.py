@@ -15,14 +15,12 @@ from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
 
-EpochRows = Literal["epoch", "ad_lasso"]
-
 
 @dataclass(frozen=True)
 class EpochOptions(Options):
     """The length of the epochs, and which of their rows a fit uses."""
 
-    rows: EpochRows = option(
+    rows: Literal["epoch", "ad_lasso"] = option(
         "epoch",
         "Rows of a fit: the whole epoch's, as in the paper, or ad_lasso's own (quarters two "
         "and four, later the second half).",

@@ -14,15 +14,13 @@ from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
 
-FitSchedule = Literal["ad_lasso", "growing"]
-
 
 @dataclass(frozen=True)
 class OracleWOptions(Options):
     """The true lag weights, and the schedule."""
 
     weights: list[float] = option([], "The true lag weights, lag 0 first.")
-    schedule: FitSchedule = option(
+    schedule: Literal["ad_lasso", "growing"] = option(
         "ad_lasso",
         "ad_lasso: its epochs and rows. growing: all rows, at rounds ceil(8 * 1.2^k), the "
         "yardstick of `lhb bench decide`.",

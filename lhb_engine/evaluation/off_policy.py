@@ -67,31 +67,28 @@ class Support:
         return ""
 
 
-def off_balance(weights: BatchRatio) -> Refusal | None:
-    """Refuse where the mean weight is clearly not 1, as it is in expectation."""
-    mean = weights.interval()
-    if mean.low <= 1 + FAR_FROM_ONE and mean.high >= 1 - FAR_FROM_ONE:
-        return None
-    return Refusal(
-        f"the weights average {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}], not 1: "
-        "the propensities are wrong, or the log never takes some of the agent's arms"
-    )
+def judged(
+    interval: Interval, lags: tuple[int, ...], support: Support, weights: BatchRatio | None = None
+) -> Interval | Refusal:
+    """Return a value, or why there is none.
 
-
-def refused(lags: tuple[int, ...], support: Support) -> Refusal | None:
-    """Refuse where no lag pays, or the log does not say how it chose."""
+    No lag pays, the log does not say how it chose, the value rests on too little, or the mean of
+    `weights` is clearly not 1, as it is in expectation.
+    """
     why = support.refusal() if lags else "no lag is known to pay: nothing to weigh"
-    return Refusal(why) if why else None
-
-
-def supported(interval: Interval, lags: tuple[int, ...]) -> Interval | Refusal:
-    """Refuse a value that rests on too little."""
-    if interval.effective < LEAST_EFFECTIVE:
-        return Refusal(
+    if not why and interval.effective < LEAST_EFFECTIVE:
+        why = (
             f"effective sample size {interval.effective:.1f}, below {LEAST_EFFECTIVE:.0f}: "
             f"the agent and the log agree too rarely over lags {list(lags)}"
         )
-    return interval
+    if not why and weights is not None:
+        mean = weights.interval()
+        if not (mean.low <= 1 + FAR_FROM_ONE and mean.high >= 1 - FAR_FROM_ONE):
+            why = (
+                f"the weights average {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}], not 1: "
+                "the propensities are wrong, or the log never takes some of the agent's arms"
+            )
+    return Refusal(why) if why else interval
 
 
 class ImportanceWeights:
@@ -127,20 +124,15 @@ class ImportanceWeights:
 
     def weighted(self) -> Interval | Refusal:
         """Return the mean reward by self-normalised importance weights."""
-        why = refused(self.lags, self._support)
-        interval = why or supported(self._weighted.interval(), self.lags)
-        is_refused = isinstance(interval, Refusal)
-        return interval if is_refused else off_balance(self._mean_weight) or interval
+        return judged(self._weighted.interval(), self.lags, self._support, self._mean_weight)
 
     def replay(self) -> Interval | Refusal:
         """Return the mean reward where the policy agrees with a uniform log (Li et al. 2011)."""
         if self.lags not in ((), (0,)):
             return Refusal(f"lags {list(self.lags)} pay: a reward is not its own round's alone")
-        if why := refused(self.lags, self._support):
-            return why
-        if not self._support.is_uniform:
+        if self.lags and not self._support.refusal() and not self._support.is_uniform:
             return Refusal("the log was not made by uniform play")
-        return supported(self._agree.interval(), self.lags)
+        return judged(self._agree.interval(), self.lags, self._support)
 
 
 class DoublyRobust:
@@ -177,23 +169,19 @@ class DoublyRobust:
 
     def robust(self) -> Interval | Refusal:
         """Return the policy's mean reward a round."""
-        return self._refusal() or self._weighed(self.value.interval())
+        return self._judged(self.value.interval())
 
     def gain(self) -> Interval | Refusal:
         """Return the policy's mean reward less that of the log, on the same rounds."""
-        return self._refusal() or self._weighed(self.value.less(self._log))
+        return self._judged(self.value.less(self._log))
 
     def over(self, other: "DoublyRobust") -> Interval | Refusal:
         """Return the policy's mean reward less that of another on the same log and lags."""
-        refused = self._refusal() or other._refusal()
-        return refused or self._weighed(self.value.less(other.value))
+        value, theirs = self._judged(self.value.less(other.value)), other.robust()
+        return value if isinstance(value, Refusal) or isinstance(theirs, Interval) else theirs
 
-    def _refusal(self) -> Refusal | None:
-        why = refused(self.lags, self._support)
-        interval = why or supported(self._weighed(self.value.interval()), self.lags)
-        return interval if isinstance(interval, Refusal) else off_balance(self._weights)
-
-    def _weighed(self, interval: Interval) -> Interval:
-        """Return an interval with the effective sample size of the weights."""
+    def _judged(self, interval: Interval) -> Interval | Refusal:
+        """Judge an interval with the effective sample size of the weights."""
         effective = self._sum**2 / self._squares if self._squares else 0.0
-        return Interval(interval.value, interval.low, interval.high, effective)
+        interval = Interval(interval.value, interval.low, interval.high, effective)
+        return judged(interval, self.lags, self._support, self._weights)

@@ -1,8 +1,8 @@
 """All checks of a fit, on the latest rows alone, so that their cost does not grow."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -69,66 +69,47 @@ def latest(history: History, horizon: int) -> History:
     return replace(cut, trajectories=parts.some(kept))
 
 
-class Checked(NamedTuple):
-    """What the checks found, the most harmful first, and which could not be made."""
-
-    found: tuple[Finding, ...]
-    unchecked: tuple[Unchecked, ...]
-
-
 def checked(
     history: History,
     known: Predictor | None,
     horizon: int,
-    dim: int | None = None,
-    before: Predictor | None = None,
-    n_means: int = 0,
-) -> Checked:
-    """Return what the checks of docs/model.md 12 find.
+    dim: int,
+    before: Predictor | None,
+    n_means: int,
+) -> list[Finding | Unchecked]:
+    """Return what the checks of docs/model.md 12 find, and which could not be made.
 
     `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
     the estimate's prediction, None before there is a direction; `before` that of the estimate in
-    use until now. `dim` are the features of an arm, by default all; a further one is that of a past
-    before round 1. The last `n_means` covariates are what `with_means` adds.
+    use until now. `dim` are the features of an arm; a further one is that of a past before
+    round 1. The last `n_means` covariates are what `with_means` adds.
     """
-    contexts = Parts.of(history.trajectories).contexts
-    totals = np.ptp(contexts, axis=0) > 0.0 if len(contexts) else None
-    said = [
-        *check_choices([*history.sets.values()], totals),
-        *_of_rows(history, known, horizon, dim, before, n_means),
-    ]
-    found = [one for one in said if isinstance(one, Finding)]
-    return Checked(
-        tuple(sorted(found, key=lambda one: CODES.index(one.code))),
-        tuple(one for one in said if isinstance(one, Unchecked)),
-    )
-
-
-def _of_rows(
-    history: History,
-    known: Predictor | None,
-    horizon: int,
-    dim: int | None,
-    before: Predictor | None,
-    n_means: int,
-) -> tuple[Finding | Unchecked, ...]:
+    parts = Parts.of(history.trajectories)
+    totals = np.ptp(parts.contexts, axis=0) > 0.0 if len(parts.contexts) else None
+    said = [*check_choices([*history.sets.values()], totals)]
     if not history.trajectories:
-        return (NOTHING,)
+        return [*said, NOTHING]
     rows = align(history)
-    choices = tuple(_of_choices(history, rows, known, n_means, horizon))
+    choices = [*_of_choices(history, rows, known, n_means, horizon)]
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
-        return (NOTHING,)
-    parts = Parts.of(history.trajectories)
+        return [*said, NOTHING]
     key = parts.names[int(np.argmax(parts.counts))]
     longest = units.of(align(replace(history, trajectories={key: parts[key]})))
     series = Series.of(longest, _errors(longest, known))
-    said = tuple(check_forecast(rows, before))
+    said += check_forecast(rows, before)
     if known is not None:
         rows, known = _said(rows, known)
-    return *said, *choices, *_all(rows, series, known, horizon, dim, history.sets)
+    return [*said, *choices, *_all(rows, series, known, horizon, dim, history.sets)]
+
+
+def told_apart(said: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
+    """Return what checks found, the most harmful first, and which could not be made."""
+    found = [one for one in said if isinstance(one, Finding)]
+    unchecked = [one for one in said if isinstance(one, Unchecked)]
+    return sorted(found, key=lambda one: CODES.index(one.code)), unchecked
 
 
 def _of_choices(
@@ -169,7 +150,7 @@ def _all(
     series: Series | None,
     known: Predictor | None,
     horizon: int,
-    dim: int | None,
+    dim: int,
     sets: Mapping[int, Floats],
 ) -> Iterator[Finding | Unchecked]:
     errors = _errors(rows, known)

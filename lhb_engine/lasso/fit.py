@@ -96,10 +96,10 @@ class BlockLasso:
         if direction is None:
             message = "The rewards do not stand out from the noise at this regularisation: phi = 0."
             return replace(empty, status="zero", message=message, **common)
-        fitted = refit(design, y, direction.theta, direction.weights, self.fit_intercept)
+        weights, level = refit(design, y, direction.theta, direction.weights, self.fit_intercept)
         if self.fit_intercept:
-            common["intercept"] = fitted.baseline
-        direction = _unstandardized(replace(direction, weights=fitted.weights), features)
+            common["intercept"] = level
+        direction = _unstandardized(replace(direction, weights=weights), features)
         if self.standard_errors:
             errors = said_of(rank_one_errors(rows.design, y, active, direction), design.n_lags)
             if isinstance(errors, str):

@@ -4,7 +4,6 @@ The lasso's own weights are shrunken, so they are fitted again (docs/model.md (2
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -52,13 +51,6 @@ def rank_one(phi: Floats) -> RankOne | None:
     )
 
 
-class Refit(NamedTuple):
-    """Lag weights, (n_lags,), none below 0, and the baseline per round (0 where none is fitted)."""
-
-    weights: Floats
-    baseline: float
-
-
 def columns_along(design: LaggedDesign, lags: Ints, theta: Floats) -> Floats:
     """Compute the signals X_b theta of some lags, (n_rows, len(lags))."""
     chunk = max(1, CHUNK_ENTRIES // (design.n_rows * design.dim))
@@ -75,12 +67,13 @@ def refit(
     weights: Floats,
     fit_intercept: bool,
     most_entries: int = MAX_ENTRIES,
-) -> Refit:
+) -> tuple[Floats, float]:
     """Regress y on the signals of the lags with positive weight, and drop those below 0.
 
     What is left is regressed again, until no weight is below 0. With more than `most_entries`
     numbers in these columns all weights get one common factor instead. `theta` is a unit vector,
-    `weights` (n_lags,) are those of the lasso, of either sign.
+    `weights` (n_lags,) are those of the lasso, of either sign. Returns lag weights, (n_lags,), none
+    below 0, and the baseline per round, 0 where none is fitted.
     """
     kept = np.flatnonzero(weights > 0)
     baseline = design.intercept[:, None] if fit_intercept else np.zeros((design.n_rows, 0))
@@ -103,4 +96,4 @@ def refit(
         left = left[fine]
     out = np.zeros(design.n_lags)
     out[kept] = refitted[:n_weights] if whole else refitted[0] * weights[kept]
-    return Refit(out, float(refitted[n_weights:].sum()))
+    return out, float(refitted[n_weights:].sum())

@@ -13,7 +13,7 @@ from scipy.special import chdtri
 
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.findings import all_checks as checks
-from lhb_engine.findings.all_checks import checked, latest
+from lhb_engine.findings.all_checks import checked, latest, told_apart
 from lhb_engine.findings.check_contexts import check_features
 from lhb_engine.findings.check_lags import CHANCE, NEXT, LagEffects, check_future, check_halves
 from lhb_engine.findings.finding import ASKED, unchecked_json
@@ -53,7 +53,7 @@ def one(contexts, rewards):
 
 
 def found(history, known=KNOWN):
-    return checked(latest(history, HORIZON), known, HORIZON).found
+    return told_apart(checked(latest(history, HORIZON), known, HORIZON, DIM, None, 0))[0]
 
 
 def codes(history, known=KNOWN):
@@ -70,9 +70,10 @@ def test_nothing_is_found_where_nothing_is_the_matter(seed):
 def test_checks_that_cannot_be_made_are_told_from_those_that_find_nothing(n, known):
     """Of a log the sets are missing; of a few rounds, or before a direction, more than that."""
     contexts = contexts_of(n)
-    made = checked(latest(one(contexts, 7 + paid(contexts)), HORIZON), known, HORIZON)
-    missing = {each["missing"]: each for each in unchecked_json(made.unchecked)}
-    assert made.found == ()
+    rows = latest(one(contexts, 7 + paid(contexts)), HORIZON)
+    some, unchecked = told_apart(checked(rows, known, HORIZON, DIM, None, 0))
+    missing = {each["missing"]: each for each in unchecked_json(unchecked)}
+    assert some == []
     assert "arms_alike" in missing["sets"]["codes"]
     assert ("season" in missing.get("rows", {"codes": ()})["codes"]) == (n == 30)
     assert ("lags_change" in missing.get("rows", {"codes": ()})["codes"]) == (
@@ -308,11 +309,11 @@ def test_a_feature_of_other_lags_differs_and_does_not_turn():
     [differs] = found(history, known)
     assert (differs.code, differs.features) == ("profiles_differ", (0,))
     unsure = {"sparse": {"excess": -9.0, "variance": 25.0}}
-    assert found(history, replace(known, forms=unsure)) == ()
+    assert found(history, replace(known, forms=unsure)) == []
 
 
 def test_features_of_one_shape_do_not_differ():
-    assert found(*own_profiles(-0.5 * WEIGHTS[:HORIZON])) == ()
+    assert found(*own_profiles(-0.5 * WEIGHTS[:HORIZON])) == []
 
 
 @pytest.mark.parametrize("ahead", [1, 3])

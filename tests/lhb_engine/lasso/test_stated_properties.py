@@ -97,8 +97,8 @@ def test_so_it_is_where_all_weights_get_one_factor():
     contexts = np.random.default_rng(5).standard_normal((50, 3))
     design, weights = LaggedDesign(contexts, 3), np.array([0.5, -0.2, 0.1])
     y = 2.0 * design.matvec(np.outer([0.5, 0.0, 0.1], THETA))
-    found = refit(design, y, THETA, weights, fit_intercept=False, most_entries=0)
-    np.testing.assert_allclose(found.weights, [1.0, 0.0, 0.2])
+    found, _ = refit(design, y, THETA, weights, fit_intercept=False, most_entries=0)
+    np.testing.assert_allclose(found, [1.0, 0.0, 0.2])
 
 
 def test_a_lag_whose_projection_is_negative_counts_as_none(monkeypatch):

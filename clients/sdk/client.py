@@ -31,7 +31,7 @@ from .delivery import RefusedReward, RewardBuffer
 from .errors import Conflict, NotFound
 from .session import AsyncSession, Session
 from .settings import SessionSettings
-from .wire import BatchItem, decision_body, path_of, reward_body, without_none
+from .wire import BatchItem, decision_body, path_of, reaching, reward_body, without_none
 
 S = TypeVar("S", Session, AsyncSession)
 URL = "http://127.0.0.1:8080"
@@ -76,7 +76,8 @@ class ClientOperations(Generic[S]):
         transport: Any = None,
     ) -> None:
         file = None if buffer is None else RewardBuffer(Path(buffer), buffer_limit)
-        self._connection = self._connect(url, api_key, timeout, n_retries, file, transport)
+        how = {**reaching(url, api_key), "timeout": timeout, "transport": transport}
+        self._connection = self._connect(how, n_retries, file)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._connection.url!r})"

@@ -16,7 +16,7 @@ import httpx
 
 from .delivery import Delivery, RewardBuffer
 from .errors import NotFound, Unavailable
-from .wire import RETRY_STATUS, answer_of, backoff, dumps, reaching
+from .wire import RETRY_STATUS, answer_of, backoff, dumps
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -34,22 +34,14 @@ class Listing(Generic[T]):
 
 
 class Connection:
-    """What both connections share. `ClientOperations` has the parameters."""
+    """What both connections share; `how` are options of httpx's client."""
 
     _kind: ClassVar[type[Any]]  # of httpx's clients
     http: Any
 
-    def __init__(
-        self,
-        url: str,
-        api_key: str | None,
-        timeout: float,
-        n_retries: int,
-        buffer: RewardBuffer | None,
-        transport: Any,
-    ) -> None:
-        self.url, self._n_retries = url, n_retries
-        self.http = self._kind(**reaching(url, api_key), timeout=timeout, transport=transport)
+    def __init__(self, how: dict[str, Any], n_retries: int, buffer: RewardBuffer | None) -> None:
+        self.url, self._n_retries = how["base_url"], n_retries
+        self.http = self._kind(**how)
         self.delivery = Delivery(self.call, self._work, buffer)
 
     async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:

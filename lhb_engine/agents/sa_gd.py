@@ -89,11 +89,11 @@ def descend(
     for step in range(1, n_steps + 1):
         before = loss
         uphill = design.rmatvec(residual).T @ weights
-        theta, residual = _move(design, residual, theta, uphill, weights, along="theta")
+        theta, residual = _move(design, residual, theta, uphill, np.outer(weights, uphill))
         length = float(np.linalg.norm(theta))
         theta, weights = theta / length, weights * length
         uphill = design.rmatvec(residual) @ theta
-        weights, residual = _move(design, residual, weights, uphill, theta, along="weights")
+        weights, residual = _move(design, residual, weights, uphill, np.outer(uphill, theta))
         loss = float(residual @ residual)
         if before - loss <= tol * before:
             return theta, weights, step
@@ -101,19 +101,13 @@ def descend(
 
 
 def _move(
-    design: LaggedDesign,
-    residual: Floats,
-    point: Floats,
-    uphill: Floats,
-    other: Floats,
-    *,
-    along: str,
+    design: LaggedDesign, residual: Floats, point: Floats, uphill: Floats, phi: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the point after one exact line search along `uphill`, and its residual.
+    """Return the point after one exact line search along `uphill`, which changes phi by `phi`.
 
-    `other` is the factor that is held fixed; `along` names the one that moves.
+    Its residual is returned, too.
     """
-    change = design.matvec(np.outer(other, uphill) if along == "theta" else np.outer(uphill, other))
+    change = design.matvec(phi)
     square = float(change @ change)
     if square == 0.0:
         return point, residual

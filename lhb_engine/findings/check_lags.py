@@ -17,7 +17,7 @@ from lhb_engine.estimate import first_lags
 from lhb_engine.findings.check_contexts import actions
 from lhb_engine.findings.check_scores import CarriedErrors, clearness
 from lhb_engine.findings.finding import Finding, named
-from lhb_engine.history import Flags, Floats, Ints
+from lhb_engine.history import Flags, Floats
 from lhb_engine.posterior.prediction_check import Predictor
 
 LEAST_SEEING = 100  # rows that see a lag
@@ -163,12 +163,12 @@ def check_halves(
     differ = np.flatnonzero(scores > -ndtri(CHANCE / (2.0 * n_lags)))
     if len(differ) == 0:
         return
-    differing = np.sort(differ[np.argsort(-scores[differ])[:SHOWN]])
+    lags = np.sort(differ[np.argsort(-scores[differ])[:SHOWN]]).tolist()
     yield Finding(
         "lags_change",
-        f"Decisions act after other numbers of rounds than before (lags {_listed(differing)}): if "
-        "this goes on, set the option `memory`.",
-        lags=tuple(differing.tolist()),
+        "Decisions act after other numbers of rounds than before (lags "
+        f"{', '.join(map(str, lags))}): if this goes on, set the option `memory`.",
+        lags=tuple(lags),
     )
 
 
@@ -205,10 +205,6 @@ def _by_lag(
 
     products = against(np.where(is_row, values, 0.0), signals.T)
     return products.T, np.rint(against(is_row.astype(np.float64), acted.astype(np.float64)))
-
-
-def _listed(lags: Ints) -> str:
-    return ", ".join(map(str, lags.tolist()))
 
 
 def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:

@@ -96,17 +96,14 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
     limit = max(limit, CLEARER * float(np.abs(chance).max()))
     best = int(np.argmax(np.abs(found)))
     if abs(found[best]) >= limit:
-        yield _of_repetition(MEMORIES[best], tires=found[best] < 0.0)
-
-
-def _of_repetition(memory: int, *, tires: bool) -> Finding:
-    pays = "less" if tires else "more"
-    return Finding(
-        "repetition",
-        f"A choice pays {pays} where the same was chosen in the last {memory} rounds or so: what "
-        "choices earn changes with them, so no gain is said. Make a copy whose setting "
-        f"`repetition` is {memory}: the repetition is then a feature, and counts in each choice.",
-    )
+        memory, pays = MEMORIES[best], "less" if found[best] < 0.0 else "more"
+        yield Finding(
+            "repetition",
+            f"A choice pays {pays} where the same was chosen in the last {memory} rounds or so: "
+            "what choices earn changes with them, so no gain is said. Make a copy whose setting "
+            f"`repetition` is {memory}: the repetition is then a feature, and counts in each "
+            "choice.",
+        )
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ order, with the same bits, and several agents can play the same world.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtri
 
-from lhb_engine.history import Floats, Ints
+from lhb_engine.history import Floats
 
 _PROFILES = 8  # number of the stream of what the plain world has not
 PATTERNS = ("flat", "spiking", "random", "single", "early_mass", "late_mass")
@@ -78,7 +79,6 @@ class LongHorizonEnvironment:
         self.n_arms = n_arms
         self.noise = noise
         self.seed = seed
-        self._support: Ints = np.flatnonzero(self.weights)
 
     @classmethod
     def draw(
@@ -143,11 +143,16 @@ class LongHorizonEnvironment:
         """
         last = len(signals)
         out = np.zeros(last - first + 1)
-        for lag in self._support.tolist():
+        for lag, pays, carried in self._paying(signals):
             skip = max(0, lag + 1 - first)  # xi_j = 0 for j <= 0
             if skip < len(out):
-                out[skip:] += self.weights[lag] * signals[first - 1 + skip - lag : last - lag]
+                out[skip:] += pays * carried[first - 1 + skip - lag : last - lag]
         return out + self.errors(first, last)
+
+    def _paying(self, carried: Floats) -> Iterator[tuple[int, float, Floats]]:
+        """Yield lags, what each pays, and the numbers of rounds 1..last that it pays for."""
+        for lag in np.flatnonzero(self.weights).tolist():
+            yield lag, self.weights[lag], carried
 
     def errors(self, first: int, last: int) -> Floats:
         """Return the noise eps of rounds first..last, (last - first + 1,)."""
@@ -209,7 +214,6 @@ class ProfileEnvironment(LongHorizonEnvironment):
         theta = total / np.linalg.norm(total)
         super().__init__(theta, profiles @ theta, **others)
         self.profiles = np.array(profiles, dtype=np.float64)
-        self._paying = np.flatnonzero(self.profiles.any(axis=1))
 
     @classmethod
     def draw(cls, *, seed: int = 0, **truth: Any) -> Self:
@@ -228,17 +232,10 @@ class ProfileEnvironment(LongHorizonEnvironment):
         """Return the selected contexts, (n, dim): signals do not tell when a feature pays."""
         return contexts
 
-    def rewards(self, signals: Floats, first: int = 1) -> Floats:
-        """Compute the rewards of rounds first..last from the selected contexts, (last, dim)."""
-        last = len(signals)
-        out = np.zeros(last - first + 1)
-        for lag in self._paying.tolist():
-            skip = max(0, lag + 1 - first)
-            if skip < len(out):
-                paying = signals[first - 1 + skip - lag : last - lag]
-                for i, pays in enumerate(self.profiles[lag].tolist()):
-                    out[skip:] += paying[:, i] * pays
-        return out + self.errors(first, last)
+    def _paying(self, carried: Floats) -> Iterator[tuple[int, float, Floats]]:
+        for lag in np.flatnonzero(self.profiles.any(axis=1)).tolist():
+            for pays, feature in zip(self.profiles[lag].tolist(), carried.T, strict=True):
+                yield lag, pays, feature
 
 
 class OwnLags(ProfileEnvironment):

@@ -74,8 +74,7 @@ def simulate(
         Unknown algorithm; unknown option, or one out of range.
     """
     agent = _agent(algorithm, environment, horizon, options)
-    told = bool(agent.covariates.names)
-    log = _Log(agent, environment, seed, n_rounds, measure, is_told=told)
+    log = _Log(agent, environment, seed, n_rounds, measure)
     return _played(agent, log, n_rounds, run_fit)
 
 
@@ -188,12 +187,10 @@ class _Log(_Played):
         seed: int,
         n_rounds: int,
         measure: Measure | None,
-        *,
-        is_told: bool,
     ) -> None:
         super().__init__(agent, n_rounds, seed)
         self.environment = environment
-        self.is_told = is_told  # of the world's covariates
+        self.is_told = bool(agent.covariates.names)  # of the world's covariates
         self.measure = measure or self._every
         nothing = np.zeros((0, environment.dim)), np.zeros(0)
         self._carried: Floats = np.zeros((n_rounds, *environment.carried(*nothing).shape[1:]))

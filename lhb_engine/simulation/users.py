@@ -5,7 +5,7 @@ they share theta too, or each has one of their own around it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -95,6 +95,7 @@ class Visits:
         return np.asarray((np.cumsum(self.lengths) - self.lengths)[self.user] + self.round - 1)
 
 
+@dataclass(eq=False)
 class UserEnvironment:
     """A world whose rounds are those of many users.
 
@@ -107,24 +108,19 @@ class UserEnvironment:
     negative (ValueError).
     """
 
-    def __init__(
-        self,
-        world: LongHorizonEnvironment,
-        visits: Visits,
-        *,
-        spread: float = 0.0,
-        levels: float = 0.0,
-        groups: int = 0,
-        between: float = 0.0,
-    ) -> None:
-        for name, value in (("spread", spread), ("levels", levels), ("between", between)):
-            if not value >= 0.0:
+    world: LongHorizonEnvironment
+    visits: Visits
+    _: KW_ONLY
+    spread: float = 0.0
+    levels: float = 0.0
+    groups: int = 0
+    between: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("spread", "levels", "between"):
+            if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name} must not be negative")
-        self.groups, self.between = groups, between * bool(groups)
-        self.levels = levels
-        self.world = world
-        self.visits = visits
-        self.spread = spread
+        self.between *= bool(self.groups)
 
     @cached_property
     def _thetas(self) -> Floats:
@@ -144,9 +140,7 @@ class UserEnvironment:
 
     def only(self, users: Sequence[int]) -> "UserEnvironment":
         """Return the same world with some of its users alone."""
-        visits = self.visits.of(users)
-        told = {"spread": self.spread, "levels": self.levels, "between": self.between}
-        return UserEnvironment(self.world, visits, groups=self.groups, **told)
+        return replace(self, visits=self.visits.of(users))
 
     def contexts(self, first: int, last: int) -> Floats:
         """Return the contexts of all arms in rounds first..last of all users, (n, K, dim)."""

@@ -64,15 +64,12 @@ def create(
         raise typer.BadParameter("tenant and label have at most 256 characters, and no zero byte")
     if role not in ROLES:
         raise typer.BadParameter(f"a role is one of {', '.join(ROLES)}")
-    seconds = None if days is None else days * 86_400
-    if url is not None:
-        body = {"label": label, "role": role, "expires_in_seconds": seconds}
-        _show_new(_ask(url, "POST", "/v1/keys", {**body, **({"tenant": tenant} if tenant else {})}))
-        return
-    now = time.time()
+    seconds, now = None if days is None else days * 86_400, time.time()
     key, row = new_key(tenant, label, now, role, None if seconds is None else now + seconds)
-    _run(save_key(row))
-    _show_new({"id": row.id, "key": key})
+    body = {"label": label, "role": role, "expires_in_seconds": seconds}
+    body |= {"tenant": tenant} if tenant else {}
+    made = _do(url, save_key(row), "POST", "/v1/keys", body)
+    _show_new(made or {"id": row.id, "key": key})
 
 
 @keys.command("list")
@@ -97,12 +94,9 @@ def rotate(
     """
     from service.commands.keys import rotate_key
 
-    if url is not None:
-        body = {"overlap_seconds": hours * 3600}
-        _show_new(_ask(url, "POST", f"/v1/keys/{key_id}/rotation", body))
-        return
-    key, row = _run(rotate_key(key_id, hours * 3600))
-    _show_new({"id": row.id, "key": key})
+    seconds, path = hours * 3600, f"/v1/keys/{key_id}/rotation"
+    made = _do(url, rotate_key(key_id, seconds), "POST", path, {"overlap_seconds": seconds})
+    _show_new(made if url is not None else {"id": made[1].id, "key": made[0]})
 
 
 @keys.command()
@@ -113,10 +107,7 @@ def revoke(key_id: KeyId, url: Url = None) -> None:
     """
     from service.commands.keys import revoke_key
 
-    if url is not None:
-        _ask(url, "DELETE", f"/v1/keys/{key_id}")
-        return
-    _run(revoke_key(key_id))
+    _do(url, revoke_key(key_id), "DELETE", f"/v1/keys/{key_id}")
 
 
 @keys.command()
@@ -139,11 +130,8 @@ def limit(
     if not key:
         changed |= {"max_sessions": max_sessions, "max_tenant_mb": max_tenant_mb}
     changed = {name: value for name, value in changed.items() if reset or value is not None}
-    if url is None:
-        _run(set_limit(tenant, key, changed))
-        return
     whose = {"key_id": key} if key else {"tenant": tenant}
-    _ask(url, "PATCH", "/v1/limits", {**whose, **changed})
+    _do(url, set_limit(tenant, key, changed), "PATCH", "/v1/limits", {**whose, **changed})
 
 
 @keys.command()
@@ -166,15 +154,13 @@ def audit(url: Url = None, as_json: AsJson = False) -> None:
     show({"entries": rows}, as_json, table(AUDIT_HEADS, map(_audit_row, rows)))
 
 
-def _run(command: Any) -> Any:
-    from service.base.server_settings import read_settings
-    from service.transfer.without_server import run
+def _do(url: str | None, command: Any, method: str, path: str, body: Any = None) -> Any:
+    """Ask a server, once: a repeated creation would make another key; or run the command here."""
+    if url is None:
+        from service.base.server_settings import read_settings
+        from service.transfer.without_server import run
 
-    return run(read_settings().database_url, command, THROUGH_SERVER)
-
-
-def _ask(url: str, method: str, path: str, body: Any = None) -> Any:
-    """Ask a server once: a repeated creation would make another key."""
+        return run(read_settings().database_url, command, THROUGH_SERVER)
     with asking(url, n_retries=0) as client:
         return client.request(method, path, **({} if body is None else {"json": body}))
 

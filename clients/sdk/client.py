@@ -17,16 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from .answers import AlgorithmAnswer, ItemAnswer, NewWebhookAnswer, SessionAnswer, WebhookAnswer
-from .connection import (
-    Async,
-    AsyncConnection,
-    Call,
-    Connection,
-    Listing,
-    Sync,
-    SyncConnection,
-    operation,
-)
+from .connection import AsyncConnection, C, Call, Connected, Listing, SyncConnection, operation
 from .delivery import RefusedReward, RewardBuffer
 from .errors import Conflict, NotFound
 from .session import AsyncSession, Session
@@ -37,7 +28,7 @@ S = TypeVar("S", Session, AsyncSession)
 URL = "http://127.0.0.1:8080"
 
 
-class ClientOperations(Generic[S]):
+class ClientOperations(Connected[C], Generic[C, S]):
     """What `Client` and `AsyncClient` do. With the latter, operations are awaited.
 
     Parameters
@@ -60,7 +51,6 @@ class ClientOperations(Generic[S]):
         For tests.
     """
 
-    _connection: Connection
     _connect: ClassVar[type[Any]]
     _make: type[S]
 
@@ -247,10 +237,9 @@ class ClientOperations(Generic[S]):
         return self._make(self._connection, info["id"], info)
 
 
-class Client(Sync, ClientOperations[Session]):
+class Client(ClientOperations[SyncConnection, Session]):
     """A connection to one service. `ClientOperations` says what it takes and does."""
 
-    _connection: SyncConnection
     _connect = SyncConnection
     _make = Session
 
@@ -261,10 +250,9 @@ class Client(Sync, ClientOperations[Session]):
         self.close()
 
 
-class AsyncClient(Async, ClientOperations[AsyncSession]):
+class AsyncClient(ClientOperations[AsyncConnection, AsyncSession]):
     """A connection to one service whose operations are awaited; else like `Client`."""
 
-    _connection: AsyncConnection
     _connect = AsyncConnection
     _make = AsyncSession
 

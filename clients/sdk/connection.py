@@ -21,6 +21,7 @@ from .wire import RETRY_STATUS, answer_of, backoff, dumps
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 T = TypeVar("T")
+C = TypeVar("C", bound="Connection")
 Call = Coroutine[Any, Any, T]
 
 
@@ -180,16 +181,10 @@ class AsyncConnection(Connection):
                 yield item
 
 
-class Sync:
-    """An object whose operations answer when they return."""
+class Connected(Generic[C]):
+    """An object whose operations answer when they return, or are awaited, as its connection's."""
 
-    _connection: SyncConnection
-
-
-class Async:
-    """An object whose operations are awaited."""
-
-    _connection: AsyncConnection
+    _connection: C
 
 
 class operation(Generic[P, R]):  # a decorator
@@ -202,17 +197,19 @@ class operation(Generic[P, R]):  # a decorator
     def __get__(self, instance: None, owner: type) -> Callable[..., R]: ...
     @overload
     def __get__(
-        self: "operation[P, Listing[T]]", instance: Sync, owner: type
+        self: "operation[P, Listing[T]]", instance: Connected[SyncConnection], owner: type
     ) -> Callable[P, Iterator[T]]: ...
     @overload
     def __get__(
-        self: "operation[P, Listing[T]]", instance: Async, owner: type
+        self: "operation[P, Listing[T]]", instance: Connected[AsyncConnection], owner: type
     ) -> Callable[P, AsyncIterator[T]]: ...
     @overload
-    def __get__(self: "operation[P, Call[T]]", instance: Sync, owner: type) -> Callable[P, T]: ...
+    def __get__(
+        self: "operation[P, Call[T]]", instance: Connected[SyncConnection], owner: type
+    ) -> Callable[P, T]: ...
     @overload
     def __get__(
-        self: "operation[P, Call[T]]", instance: Async, owner: type
+        self: "operation[P, Call[T]]", instance: Connected[AsyncConnection], owner: type
     ) -> Callable[P, Call[T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:

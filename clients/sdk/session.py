@@ -27,16 +27,7 @@ from .answers import (
     TrajectoryAnswer,
     VoidAnswer,
 )
-from .connection import (
-    Async,
-    AsyncConnection,
-    Call,
-    Connection,
-    Listing,
-    Sync,
-    SyncConnection,
-    operation,
-)
+from .connection import AsyncConnection, C, Call, Connected, Listing, SyncConnection, operation
 from .delivery import Received
 from .settings import CopySettings, SettingChanges
 from .wire import (
@@ -57,7 +48,7 @@ from .wire import (
 )
 
 
-class SessionOperations:
+class SessionOperations(Connected[C]):
     """What `Session` and `AsyncSession` do. With the latter, operations are awaited.
 
     Attributes
@@ -65,8 +56,6 @@ class SessionOperations:
     id : str
         Its id; of `Client.session_handle`, what was given there.
     """
-
-    _connection: Connection
 
     def __init__(self, connection: Any, session: str, info: SessionAnswer | None = None) -> None:
         self._connection = connection
@@ -451,13 +440,9 @@ class SessionOperations:
         return reward_body(reward, with_id=is_sum)
 
 
-class Session(Sync, SessionOperations):
+class Session(SessionOperations[SyncConnection]):
     """One durable agent on the service."""
 
-    _connection: SyncConnection
 
-
-class AsyncSession(Async, SessionOperations):
+class AsyncSession(SessionOperations[AsyncConnection]):
     """One durable agent on the service; its operations are awaited."""
-
-    _connection: AsyncConnection

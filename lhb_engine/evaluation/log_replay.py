@@ -84,18 +84,16 @@ class LogPast:
     """The rounds of a trajectory that fits, predictions and weights still need.
 
     Weights look back `reach` lags. `n_rounds` counts the trajectory's rounds so far; `first_kept`
-    is the number of the first that is still here. `level` and
-    `response`, how far its theta is from everybody's, are what the last fit's rounds say of the
-    trajectory's own.
+    is the number of the first that is still here. `level` and `response`, how far its theta is from
+    everybody's, are what the last fit's rounds say of the trajectory's own.
     """
 
-    def __init__(self, dim: int, reach: int, n_covariates: int = 0) -> None:
+    def __init__(self, dim: int, reach: int) -> None:
         self.n_rounds = 0
         self.first_kept = 1
         self.level = 0.0
         self.response: Floats = np.zeros(dim)
-        nothing = np.empty((0, dim)), np.empty(0), np.empty(0, np.int64)
-        self._parts = [LoggedRounds(*nothing, np.empty((0, n_covariates)))]
+        self._parts: list[LoggedRounds] = []
         # of the rounds before the next one: nothing was chosen before the first, by any policy
         self._ratios: Floats = np.ones(reach)
         self._changes: Floats = np.zeros((reach, dim))
@@ -103,16 +101,10 @@ class LogPast:
     def __len__(self) -> int:
         return sum(len(part.rewards) for part in self._parts)
 
-    def add(
-        self, selected: Floats, rewards: Floats, positions: Ints, covariates: Floats | None = None
-    ) -> None:
-        """Add the next rounds; positions are their numbers in the log."""
-        if covariates is None:
-            covariates = np.zeros((len(rewards), self._parts[0].told.shape[1]))
-        new = (np.array(values, dtype=np.float64) for values in (selected, rewards, covariates))
-        copied, earned, told = new
-        self._parts.append(LoggedRounds(copied, earned, positions, told))
-        self.n_rounds += len(rewards)
+    def add(self, rounds: LoggedRounds) -> None:
+        """Add a copy of the next rounds."""
+        self._parts.append(rounds.since(0))
+        self.n_rounds += len(rounds.rewards)
 
     def lagged(self, ratios: Floats, changes: Floats, lags: tuple[int, ...]) -> tuple[Floats, ...]:
         """Return what the next rounds' rewards hang on, and remember it for those after them.
@@ -287,16 +279,17 @@ class LogReplay:
         """Play rounds between which the agent does not change."""
         for key, rows in block.by_trajectory():
             if key not in self._pasts:
-                reach, n_told = max(self._all_lags, default=0), len(self.agent.covariates.names)
-                self._pasts[key] = LogPast(self.agent.dim, reach, n_told)
+                self._pasts[key] = LogPast(self.agent.dim, max(self._all_lags, default=0))
             self._play_part(key, block.rows(rows), positions[rows])
 
     def _play_part(self, key: str, block: Block, positions: Ints) -> None:
         """Play rounds of one trajectory."""
         past = self._pasts[key]
         rounds = np.arange(past.n_rounds + 1, past.n_rounds + len(block) + 1)
-        covariates = block.covariates if self.agent.covariates.names else None
-        past.add(block.selected, block.rewards, positions, covariates)
+        told, n_told = block.covariates, len(self.agent.covariates.names)
+        if told is None or not n_told:
+            told = np.zeros((len(block), n_told))
+        past.add(LoggedRounds(block.selected, block.rewards, positions, told))
         batches = self._batches_of(key, rounds)
         guess = self._predict(past, rounds)
         measured = np.isfinite(block.rewards)

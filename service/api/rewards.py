@@ -15,7 +15,6 @@ from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 
 router = Routes(SESSION, tags=["rewards"])
-NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at", "replaces")
 
 
 def read_reward(item: Mapping[str, Any], trajectory: str, prefix: str) -> Reward:
@@ -25,10 +24,12 @@ def read_reward(item: Mapping[str, Any], trajectory: str, prefix: str) -> Reward
     and replaces is given.
     """
     value = item["value"] + 0.0  # -0.0 becomes 0.0: databases do not keep the sign
-    n_ways = sum(item.get(name) is not None for name in NAMES_ITS_ROUNDS_BY)
     first, last = _both(item, "first_round", "last_round", "a span", prefix)
     since, until = _both(item, "from", "to", "an interval", prefix)
-    n_ways += (first is not None) + (since is not None)
+    round, event_id = item.get("round"), item.get("event_id")
+    at, replaces = item.get("at"), item.get("replaces")
+    ways = round, event_id, at, replaces, first, since
+    n_ways = len(ways) - ways.count(None)
     if n_ways != 1:
         detail = (
             "a reward has exactly one of round, event_id, first_round with last_round, from with "
@@ -40,14 +41,14 @@ def read_reward(item: Mapping[str, Any], trajectory: str, prefix: str) -> Reward
     return Reward(
         value=value,
         trajectory=trajectory if own is None else own,
-        round=item.get("round"),
-        event_id=item.get("event_id"),
+        round=round,
+        event_id=event_id,
         first_round=first,
         last_round=last,
-        at=item.get("at"),
+        at=at,
         reward_id=item.get("reward_id"),
         correct=item.get("correct") is True,
-        replaces=item.get("replaces"),
+        replaces=replaces,
         since=since,
         until=until,
         covariates=item.get("covariates") or None,

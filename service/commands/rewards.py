@@ -76,9 +76,9 @@ def are_brief(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bo
     An agent that learns within an epoch takes milliseconds per reward. With several trajectories
     every round of a span is looked up. A reward with a time or an interval always needs a read.
     """
-    needs_read = (one.is_correction or one.at or one.since for one in rewards)
-    learns = ALGORITHMS[session.algorithm].learns_within_epoch
-    if len(rewards) > MAX_BRIEF_REWARDS or learns or (not uow.can_read and any(needs_read)):
+    if len(rewards) > MAX_BRIEF_REWARDS or ALGORITHMS[session.algorithm].learns_within_epoch:
+        return False
+    if not uow.can_read and any(one.is_correction or one.at or one.since for one in rewards):
         return False
     return session.is_one_sequence or all(
         reward.last_round is None and reward.since is None for reward in rewards
@@ -93,46 +93,48 @@ def plan_rewards(
     Raises what is wrong with the first invalid reward; the name of its field begins with `field`.
     """
     planned: Planned = []
-    timeline, closing = timeline_of(session), closing_of(session)
+    timeline, closing, owner = timeline_of(session), closing_of(session), session.key
     spans: defaultdict[str, Spans[MeasurementRow]] = defaultdict(Spans)
     ids: dict[tuple[str, str], MeasurementRow] = {}
     n_planned: defaultdict[str, int] = defaultdict(int)  # of each trajectory
     for i, reward in enumerate(rewards):
         prefix = f"{field}[{i}]." if field else ""
         refuse_erasing(session, reward.trajectory)
-        trajectory = uow.trajectory((*session.key, reward.trajectory))
-        own, reward_id = spans[trajectory.key], reward.reward_id
-        number = trajectory.n_measurements + n_planned[trajectory.key] + 1
-        place = number, session.n_measurements + len(planned) + 1
-        if reward.is_correction:
+        key, reward_id = (*owner, reward.trajectory), reward.reward_id
+        trajectory, own = uow.trajectory(key), spans[reward.trajectory]
+        number = trajectory.n_measurements + n_planned[reward.trajectory] + 1
+        place, corrects = (number, session.n_measurements + len(planned) + 1), reward.is_correction
+        if corrects:
             new = _corrected(uow, session, reward, place, own, ids, prefix)
+            rounds = new.rounds
         else:
             closing.refuse(reward, prefix)
             rounds = timeline.rounds_of(uow, session, trajectory, reward, prefix)
             told = covariates_text(session, reward.covariates, prefix)
-            key, value = (*session.key, trajectory.key), reward.value
-            new = MeasurementRow(*key, *rounds, *place, value, reward_id, uow.now, None, told)
+            row = *key, *rounds, *place, reward.value, reward_id, uow.now, None, told, None
+            new = tuple.__new__(MeasurementRow, row)  # by its fields it takes four times as long
         known = None
         if reward_id is not None:
             name = (reward.trajectory, reward_id)
-            known = ids.get(name) or uow.measurement_by_id((*session.key, name[0]), name[1])
-            if known is not None and reward.is_correction and reward.covariates is None:
+            known = ids.get(name) or uow.measurement_by_id(key, reward_id)
+            if known is not None and corrects and reward.covariates is None:
                 new = new._replace(covariates=known.covariates)  # those that it kept
             if known is not None and not known.is_repeated_by(new):
                 raise _id_conflict(known, reward, prefix)
             ids[name] = known or new
-        if known is None and not closing.adds_up and not reward.is_correction:
-            known = own.over(*new.rounds) or _measured(uow, trajectory, new)
+        if known is None and not closing.adds_up and not corrects:
+            known = own.over(*rounds) or _measured(uow, trajectory, new)
             if known is not None and not known.is_repeated_by(new):
-                raise _conflict(known, reward, new.rounds, prefix)
+                raise _conflict(known, reward, rounds, prefix)
         if known is None:
             at = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
             refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
-            if reward.is_correction:
+            if corrects:
                 refuse_used(session, new.root, at)
-            planned.append((trajectory, new._replace(late=late_place(uow, session, new))))
-            n_planned[trajectory.key] += 1
-            own.add(*new.rounds, new)
+            late = late_place(uow, session, new)
+            planned.append((trajectory, new if late is None else new._replace(late=late)))
+            n_planned[reward.trajectory] += 1
+            own.add(*rounds, new)
     return planned
 
 

@@ -25,6 +25,9 @@ def decided_rounds(
     Raises 409 or 422 if there are no such rounds, or if the session takes no such reward. The name
     of the field begins with `prefix`.
     """
+    if reward.round is not None:
+        _check_round(trajectory, reward.round, f"{prefix}round")
+        return reward.round, reward.round
     key = (*session.key, reward.trajectory)
     if reward.event_id is not None:
         decision = decision_of(uow, session, key, reward.event_id, f"{prefix}event_id")
@@ -33,9 +36,6 @@ def decided_rounds(
         return _round_at(uow, key, reward, prefix)
     if reward.since is not None:
         return _rounds_within(uow, key, reward, prefix)
-    if reward.round is not None:
-        _check_round(trajectory, reward.round, f"{prefix}round")
-        return reward.round, reward.round
     assert reward.first_round is not None
     assert reward.last_round is not None
     check_span(trajectory, reward.first_round, reward.last_round, prefix)

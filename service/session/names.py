@@ -95,7 +95,7 @@ class Names:
         first = self._column[labels[0]] if labels else 0
         return range(first, first + len(labels))
 
-    @property
+    @cached_property
     def n_bytes(self) -> int:
         """About how many bytes of memory they take."""
         n_labels = len(self._column) + len(self.arms or ())

@@ -150,7 +150,7 @@ class DueFit:
     def manifest(self) -> dict[str, Any]:
         """Return what the row of the fit keeps, as JSON values."""
         return {
-            "window": {**vars(self.window)},
+            "window": vars(self.window),
             **self.known._asdict(),
             "reason": self.reason,
             "due_at": self.due_at,
@@ -198,7 +198,7 @@ class Schedule:
     def text(self) -> str:
         """The stored JSON text."""
         kept = {
-            "open": [[w.window, w.n_complete, w.overdue_at] for w in self.open],
+            "open": [[vars(w.window), w.n_complete, w.overdue_at] for w in self.open],
             "current": None if self.current is None else self.current.to_json(),
             "waiting": [due.to_json() for due in self.waiting],
             "seen": self.seen,
@@ -328,10 +328,9 @@ class SessionState:
     @property
     def wake_at(self) -> float | None:
         """The next time at which a window is overdue or a fit is retried, or None."""
-        times = [w.overdue_at for w in self.schedule.open if w.overdue_at is not None]
-        fits = [due for due in (self.schedule.current, *self.schedule.waiting) if due is not None]
-        times += [due.retry_at for due in fits if due.retry_at is not None]
-        return min(times, default=None)
+        times = {w.overdue_at for w in self.schedule.open}
+        times |= {due.retry_at for due in (self.schedule.current, *self.schedule.waiting) if due}
+        return min((at for at in times if at is not None), default=None)
 
 
 @dataclass(slots=True)

@@ -227,7 +227,9 @@ class UnitOfWork:
         self.n_writes += 1
         key = measurement[:3]
         self._changes.measurements.append(measurement)
-        spans = self._measured.setdefault(key, Spans())
+        spans = self._measured.get(key)
+        if spans is None:
+            spans = self._measured[key] = Spans()
         spans.add(measurement.first_round, measurement.last_round, measurement)
         if measurement.reward_id is not None:
             self._known.rewards[key, measurement.reward_id] = measurement

@@ -88,7 +88,7 @@ class Metrics:
 
     def observe_request(self, scope: Any, status: int, seconds: float) -> None:
         """Count a request under its route's template: ids would make a series each."""
-        where = scope["method"], route_of(scope), status
+        where = scope["method"], scope.get("lhb.route") or route_of(scope), status
         self._observe("lhb_request_seconds", where, seconds)
         tenant = scope.get("lhb.tenant")
         if tenant is not None:  # else nobody knows who asked

@@ -13,9 +13,9 @@ import structlog
 
 from service.base.problems import Problem
 
-# Id of the request that is being answered, for code that has no ASGI scope. It is not added to all
-# log lines: a commit or a fit that a request starts inherits this context, but is not that
-# request's own.
+# Id of the batch that is being answered, whose code has no ASGI scope. It is not added to all log
+# lines: a commit or a fit that a request starts inherits this context, but is not that request's
+# own.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 # before a trajectory's key, an event id or a category in a path
 PERSONAL = re.compile(

@@ -128,7 +128,7 @@ def server_config(
     app = create_app(settings, store)
     app.outer_middleware.guard.accept(host)
     return uvicorn.Config(
-        app,
+        app.outer_middleware,
         http=connection_class(settings, app.outer_middleware.admission),
         host=host,
         port=port,

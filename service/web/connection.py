@@ -12,6 +12,7 @@ import asyncio
 import functools
 import re
 import resource
+from math import inf
 from typing import Any
 
 from starlette.types import Message, Scope, Send
@@ -74,12 +75,14 @@ class ClientConnection(HttpToolsProtocol):
         super().__init__(**of_uvicorn)
         self._settings = settings
         self._admission, self._refusal = admission, refusal
-        self._is_late = self._has_refused = False
+        self._is_late = False
         self._most = most
         self._limit = settings.max_header_bytes
         self._n_head, self._tail = 0, b""
         self._n_framing = 0
         self._is_last = False  # no more is read, and the present answer is the last
+        # when the present state ends, by the loop's clock; inf: not by itself
+        self._until = self._fires_at = inf
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._has_resumed = False
@@ -94,22 +97,21 @@ class ClientConnection(HttpToolsProtocol):
             detail = f"{self._most} connections are open, which is the limit"
             self._refuse(Problem(ProblemCode.TOO_MANY_CONNECTIONS, detail, retry_after=1))
             return
-        self._start_timer()
+        self._watch(self._settings.header_timeout_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
-        self._stop_timer()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-        self._unset_keepalive_if_required()
+        for timer in (self._timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse more of a head or a body, within its limits, and set the timer of the new state."""
         if self._is_last:
             return
-        cycle = self.cycle
-        is_head = cycle is None or not cycle.more_body or self._is_in_head()
+        cycle, was_in_head = self.cycle, self._is_in_head()
+        is_head = was_in_head or cycle is None or not cycle.more_body
         if is_head:
             left = self._limit - self._n_head
             if len(data) > left and END_OF_HEAD not in self._tail + data[: max(0, left)]:
@@ -118,7 +120,7 @@ class ClientConnection(HttpToolsProtocol):
                 return
             self._is_late = self._admission.is_late()
             is_refused = self._is_late and is_plain(data)
-            if is_refused and not (self._is_in_head() or self._is_answering()):
+            if is_refused and not (was_in_head or self._is_answering()):
                 self._refuse_unread()
                 return
             super().data_received(without_offer(data))
@@ -127,13 +129,12 @@ class ClientConnection(HttpToolsProtocol):
         if self._is_in_head():
             self._n_head = self._n_head + len(data) if is_head else 0
             self._tail = data[-3:]
+            if not was_in_head:
+                self._watch(self._settings.header_timeout_seconds)
         else:
             self._n_head, self._tail = 0, b""
             if self._is_answering():
-                self._stop_timer()
-                return
-        if self._timer is None and not self.transport.is_closing():
-            self._start_timer()
+                self._until = inf
 
     def _feed_body(self, data: bytes) -> None:
         """Parse more of a body. Chunk sizes, extensions and trailers are limited like a head."""
@@ -160,9 +161,13 @@ class ClientConnection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._admission.receive()
         # a task without a name makes one from a number, for 2000 instructions
-        task = asyncio.Task(cycle.run_asgi(app), loop=self.loop, name="request")
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
+        self.tasks.add(asyncio.Task(self._run(cycle, app), loop=self.loop, name="request"))
+
+    async def _run(self, cycle: Any, app: Any) -> None:
+        try:
+            await cycle.run_asgi(app)
+        finally:  # a callback of the task would cost a turn of the event loop
+            self.tasks.discard(asyncio.current_task())
 
     def take_body(self, scope: Scope) -> bytes | None:
         """Return the whole body of a request if it has arrived; None if it has to be awaited."""
@@ -211,7 +216,7 @@ class ClientConnection(HttpToolsProtocol):
             await send(message)  # all of it is here, and the next request may follow
             return
         self._is_last = True
-        self._stop_timer()
+        self._until = inf
         self.transport.pause_reading()
         message["headers"].append(CLOSE)
         await send(message)
@@ -219,7 +224,13 @@ class ClientConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on to the next request, or close; set the timer for an answer that is not read."""
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            elif not self._is_in_head():
+                self._watch(self.timeout_keep_alive)
         if self.transport.get_write_buffer_size():
             self._start_write_timer()
         if self._is_last and not self.transport.is_closing():
@@ -259,27 +270,33 @@ class ClientConnection(HttpToolsProtocol):
         """Return whether a request is being answered, or its body is awaited."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _start_timer(self) -> None:
-        seconds = self._settings.header_timeout_seconds
-        self._timer = self.loop.call_later(seconds, self._on_timeout)
+    def _watch(self, seconds: float) -> None:
+        """Have the present state end in so many seconds.
 
-    def _stop_timer(self) -> None:
+        The timer goes on from state to state: one for each request would cost it a hundredth.
+        """
+        self._until = self.loop.time() + seconds
         if self._timer is not None:
+            if self._fires_at <= self._until:
+                return
             self._timer.cancel()
-            self._timer = None
+        self._fires_at = self._until
+        self._timer = self.loop.call_later(seconds, self._on_timer)
 
-    def _on_timeout(self) -> None:
-        self._timer = None
-        if self._is_answering() or self._has_refused:
-            self._has_refused = False
-            self._start_timer()  # a pipelined head waits for the answer to the request before it
-            return
-        if not self._is_in_head():
-            self.transport.abort()  # no request began
-            return
-        seconds = self._settings.header_timeout_seconds
-        detail = f"the headers did not arrive within {seconds:g} s"
-        self._refuse(Problem(ProblemCode.HEADER_TIMEOUT, detail))
+    def _on_timer(self) -> None:
+        self._timer, left = None, self._until - self.loop.time()
+        if left == inf:
+            return  # the end of the answer sets another
+        if left > 0:
+            self._watch(left)
+        elif self._is_answering():  # a pipelined head waits for the answer to the request before it
+            self._watch(self._settings.header_timeout_seconds)
+        elif self._is_in_head():
+            seconds = self._settings.header_timeout_seconds
+            detail = f"the headers did not arrive within {seconds:g} s"
+            self._refuse(Problem(ProblemCode.HEADER_TIMEOUT, detail))
+        else:
+            self.transport.close()  # no request began
 
     def _start_write_timer(self) -> None:
         """Start the timer that aborts the connection unless the client reads the answer."""
@@ -300,14 +317,8 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def _refuse_unread(self) -> None:
-        """Answer 503 to a request that is not parsed; the connection stays.
-
-        A timer for each refusal would cost as much as the refusal, so one goes on.
-        """
-        self._unset_keepalive_if_required()
-        self._has_refused = self._timer is not None
-        if self._timer is None:
-            self._start_timer()
+        """Answer 503 to a request that is not parsed; the connection stays."""
+        self._watch(self._settings.header_timeout_seconds)
         self._admission.n_refused += 1
         self.transport.write(self._refusal)
 
@@ -327,9 +338,9 @@ class ClientConnection(HttpToolsProtocol):
 
 def without_offer(data: bytes) -> bytes:
     """Return a head without its offer to go on in another protocol, after which no body is read."""
-    end = data.find(END_OF_HEAD) + 1 or len(data)
-    if data.find(b"pgrade:", 0, end) < 0:  # `in` raises and drops an error first
+    if data.find(b"pgrade:") < 0:  # `in` raises and drops an error first
         return data
+    end = data.find(END_OF_HEAD) + 1 or len(data)
     return OFFER.sub(b"\r\nx-offer:", data[:end]) + data[end:]
 
 

@@ -92,33 +92,34 @@ class Middleware:
             self.admission.begin()
         headers = dict(scope["headers"])
         request_id = scope["lhb.request_id"] = self._ids.id_of(headers)
-        REQUEST_ID.set(request_id)
+        if scope["path"] == BATCH_ROUTE:
+            REQUEST_ID.set(request_id)
         span = None
         if self._tracing is not None and is_for_data(scope["path"]):
             span = self._tracing.begin(scope, headers)
-        body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
-        answer = Answer(scope, body, send)
+        exchange = Exchange(scope, receive, self._settings, self._deadlines, self._memory)
+        exchange.send = send
         if self._proxies is not None:
             self._proxies.find_client(scope)
         try:
-            self._check(scope, headers, body)
-            await self._serve(scope, body, answer)
+            self._check(scope, headers, exchange)
+            await self._serve(scope, exchange)
         except ClientDisconnect:
             pass  # the client is gone
         except Problem as problem:
-            if answer.status:
+            if exchange.status:
                 raise
             scope["lhb.problem"] = problem
-            await send_problem(problem, scope["path"], answer)
+            await send_problem(problem, scope["path"], exchange.answer)
         except Exception:
-            if answer.status:
+            if exchange.status:
                 raise
             log.exception("defect", **self._request(scope))
-            await send_problem(defect(scope["lhb.request_id"]), scope["path"], answer)
+            await send_problem(defect(scope["lhb.request_id"]), scope["path"], exchange.answer)
         finally:
-            if body.n_held:
-                self._memory.release(body.n_held)
-            self._note(scope, headers, span, answer.status, time.perf_counter() - began)
+            if exchange.n_held:
+                self._memory.release(exchange.n_held)
+            self._note(scope, headers, span, exchange.status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes], body: RequestBody) -> None:
         """Refuse a request by its key, its origin, its rate, the load, or its length.
@@ -143,7 +144,7 @@ class Middleware:
             raise self.admission.problem()
         body.check_length(headers)
 
-    async def _serve(self, scope: Scope, body: RequestBody, answer: "Answer") -> None:
+    async def _serve(self, scope: Scope, exchange: "Exchange") -> None:
         """Serve a request by its hot handler, or else by FastAPI."""
         hot = find_handler(scope)
         if (hot is None or not is_id(hot[2])) and is_by_name(scope):
@@ -151,7 +152,7 @@ class Middleware:
             hot = find_handler(scope)
         if hot is None:
             serve = self._head if scope["method"] == "HEAD" else self._app
-            await serve(scope, body.receive, answer)
+            await serve(scope, exchange.receive, exchange.answer)
             return
         handler, scope["lhb.route"], session_id = hot
         access, service = scope["lhb.access"], self.service
@@ -161,14 +162,14 @@ class Middleware:
             refuse_full(service, access.tenant)
         if scope["query_string"]:
             refuse_parameters(scope)
-        content = await body.read()
+        content = exchange.arrived() or await exchange.read()
         status, content = await handler(service, access.tenant, session_id, content)
         connection = scope.get("lhb.connection")
         if connection is None or not connection.answer_at_once(
             scope, status, HOT_HEADERS, scope["lhb.request_id"], content
         ):
-            await send_whole(status, content, answer)
-        answer.status = status
+            await send_whole(status, content, exchange.answer)
+        exchange.status = status
 
     def _note(
         self,
@@ -223,32 +224,29 @@ class Middleware:
             scope["route"] = as_get.get("route")
 
 
-class Answer:
-    """The answer to a request on its way out, with the headers that every answer has.
+class Exchange(RequestBody):
+    """A request's body, and its answer on its way out, with the headers that every answer has.
 
-    `status` is 0 until it has begun. An answer that comes before the end of the request's body
-    closes the connection.
+    `send` is to be set. `status` is 0 until the answer has begun. An answer that comes before the
+    end of the request's body closes the connection.
     """
 
-    __slots__ = ("_body", "_scope", "_send", "status")
+    send: Send
+    status = 0
 
-    def __init__(self, scope: Scope, body: RequestBody, send: Send) -> None:
-        self._scope, self._body, self._send = scope, body, send
-        self.status = 0
-
-    async def __call__(self, message: Message) -> None:
+    async def answer(self, message: Message) -> None:
         """Pass on a message."""
         if message["type"] == "http.response.start":
-            scope = self._scope
+            scope = self.scope
             self.status = message["status"]
             named = (b"x-request-id", scope["lhb.request_id"].encode())
             message["headers"] = [*message["headers"], named]
             if is_for_data(scope["path"]):
                 message["headers"] += API_HEADERS
-            if not self._body.is_whole and "lhb.connection" in scope:
-                await scope["lhb.connection"].begin_answer(scope, message, self._send)
+            if not self.is_whole and "lhb.connection" in scope:
+                await scope["lhb.connection"].begin_answer(scope, message, self.send)
                 return
-        await self._send(message)
+        await self.send(message)
 
 
 async def send_whole(

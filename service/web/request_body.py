@@ -34,7 +34,7 @@ class RequestBody:
         deadlines: "BodyDeadlines",
         memory: "BodyMemory",
     ) -> None:
-        self._scope, self._receive = scope, receive
+        self.scope, self._receive = scope, receive
         path = scope["path"]
         self._is_import = path == IMPORT_PATH
         self._limit = settings.max_import_bytes if self._is_import else settings.max_body_bytes
@@ -54,17 +54,24 @@ class RequestBody:
         if length.isdigit() and int(length) > self._limit:
             raise self._too_large()
 
+    def arrived(self) -> bytes:
+        """Return the whole body if it has arrived, else nothing; raises a Problem as `read` does.
+
+        Most have: to await them would cost each of them.
+        """
+        connection = self.scope.get("lhb.connection")
+        whole: bytes | None = connection and connection.take_body(self.scope)
+        if whole is None:
+            return b""
+        self._count(whole, is_last=True)
+        return whole
+
     async def read(self) -> bytes:
         """Return the whole body.
 
         Raises `ClientDisconnect` where the client went before its end, and 408, 413, 422 or 503
         where a limit is exceeded.
         """
-        connection = self._scope.get("lhb.connection")
-        whole: bytes | None = connection and connection.take_body(self._scope)
-        if whole is not None:
-            self._count(whole, is_last=True)
-            return whole
         chunks = []
         while not self.is_whole:
             message = await self.receive()

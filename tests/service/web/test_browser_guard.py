@@ -6,9 +6,9 @@ import pytest
 
 from service.base.problems import Problem
 from service.base.server_settings import Settings
-from service.operation.app import App
 from service.operation.server import server_config
 from service.web.browser_guard import BrowserGuard
+from service.web.middleware import Middleware
 from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
 
@@ -107,9 +107,9 @@ async def test_the_address_of_the_connection_is_ours(host: str, server: str, sta
 
 def test_the_name_that_the_server_listens_on_is_ours() -> None:
     made = server_config("Shop.Example", 8080, Settings(database_url="sqlite:///never-opened.db"))
-    app = made.app
-    assert isinstance(app, App)
+    middleware = made.app
+    assert isinstance(middleware, Middleware)
     scope = {"server": ("10.0.0.7", 8080)}
-    app.outer_middleware.guard.check({b"host": b"shop.example:8080"}, scope)
+    middleware.guard.check({b"host": b"shop.example:8080"}, scope)
     with pytest.raises(Problem, match="LHB_ALLOWED_HOSTS"):
-        app.outer_middleware.guard.check({b"host": b"other.example:8080"}, scope)
+        middleware.guard.check({b"host": b"other.example:8080"}, scope)

@@ -183,6 +183,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         key = (*self.key, self.trajectory)
         trajectory = uow.trajectory(key)
+        before = trajectory.own, trajectory.lately
         agent, timeline = self.agents.get(uow, session), timeline_of(session)
         names = session.names
         if names.repetition and contexts is not None:
@@ -224,7 +225,8 @@ class Decide(SessionCommand[Taken | Blocked]):
         uow.add_decision(decision)
         uow.effects.counts["decisions", session.tenant] += 1
         uow.count(session)
-        uow.save_trajectory(trajectory)
+        if round == 1 or (trajectory.own, trajectory.lately, trajectory.last_at) != (*before, at):
+            uow.save_trajectory(trajectory)  # else its counters follow from the decision
         if begun:
             begin_rounds(uow, session, timeline, agent, begun, max(uow.now, at))
         return decision

@@ -4,7 +4,8 @@ Adapters translate the errors of their driver to `Unavailable`, or to `Contended
 batch again can succeed.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from service.session.records import (
@@ -83,6 +84,9 @@ class Keys:
             self.numbers.add((trajectory, number))
 
 
+_by_kind = attrgetter(*(one.name for one in fields(Keys)))
+
+
 @dataclass(slots=True)
 class KnownRows:
     """Rows that a batch has fetched or added, by the keys of `Keys`. None: there is no such row.
@@ -100,16 +104,7 @@ class KnownRows:
 
     def expect(self, keys: Keys) -> None:
         """Enter None for each of these keys that is not known yet; rows found later replace it."""
-        kinds: tuple[tuple[dict[Any, Any], set[Any]], ...] = (  # not by getattr: every batch asks
-            (self.sessions, keys.sessions),
-            (self.trajectories, keys.trajectories),
-            (self.events, keys.events),
-            (self.numbers, keys.numbers),
-            (self.rounds, keys.rounds),
-            (self.rewards, keys.rewards),
-            (self.measured, keys.measured),
-        )
-        for rows, wanted in kinds:
+        for rows, wanted in zip(_by_kind(self), _by_kind(keys), strict=True):
             for key in wanted:
                 rows.setdefault(key, None)
 

@@ -64,7 +64,7 @@ class Slices:
     n_bytes: int = 2**18
     page: int = 128  # rows that are looked at together
     pages: int = 8
-    trajectories: int = 32  # each takes five statements
+    trajectories: int = 32  # each takes six statements
 
 
 class Transaction(ABC):
@@ -202,12 +202,13 @@ class Transaction(ABC):
                 ("dropped_complete", (*key, name, low, first, end)),
                 ("drop_measurements", (*key, name, low, end)),
                 ("drop_voids", (*key, name, first, end)),
+                ("settle_trajectory", (*key, name, last)),
                 ("drop_decisions", (*key, name, first, last)),
                 ("goes_on", (*key, name, low, end)),
             ]
         answers = self._read_all(statements)
-        n_complete = sum(int(rows[0][0]) for rows in answers[0::5])
-        n_measurements = sum(map(len, answers[1::5] + answers[2::5]))
+        n_complete = sum(int(rows[0][0]) for rows in answers[0::6])
+        n_measurements = sum(map(len, answers[1::6] + answers[2::6]))
         if following is not None and following[0] in ranges:
             name, last, _ = following
             if last == ranges[name][1]:

@@ -49,9 +49,10 @@ def test_a_pass_takes_what_nothing_needs(
     values = measured[0]
     corrected = values._replace(number=90, position=90, replaces=values.position)
     voids = [VoidRow(*S1, "b", 1, 91, 1.0), VoidRow(*S1, "a", len(places["a"]), 92, 1.0)]
-    keys = [trajectory(name, n_rounds=len(held)) for name, held in places.items()]
+    keys = [trajectory(name, n_decisions=1, n_rounds=1, last_at=0.0) for name in places]
     commit(store, session(), *keys, *rows, *measured, corrected, *voids)
     commit(store, session("s2"), trajectory(id="s2"), decision(1, id="s2"))
+    lengths = {name: len(held) for name, held in places.items()}
     gone = {
         (name, round)
         for name, held in places.items()
@@ -75,7 +76,8 @@ def test_a_pass_takes_what_nothing_needs(
             assert reader.first_left(key) == (rounds[0] if rounds else None)
             assert list(reader.measurement_log(key)) == [m for m in left if m.trajectory == name]
         assert reader.voids(S1, 0, 99) == left_voids
-        assert len(list(reader.trajectories(S1))) == 4
+        counted = [(t.key, t.n_rounds, t.n_decisions, t.last_at) for t in reader.trajectories(S1)]
+        assert counted == [(k, n, n, 1000.0 + n) for k, n in sorted(lengths.items())]
         assert len(reader.decisions(("t", "s2", ""), 0, 9)) == 1
     assert sum(call.n_rounds for call in dropped(store, to, n_kept)) == 0
 

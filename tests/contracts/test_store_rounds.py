@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.session.records import DecisionRow, VoidRow, Watermark
+from service.session.records import DecisionRow, HiddenRows, VoidRow, Watermark
 from service.storage.reader import PAGE_BYTES, n_bytes
 from service.storage.transactions import Store
 from tests.contracts.sample_rows import (
@@ -165,6 +165,32 @@ def test_trajectories_are_counted_apart(reopen: Callable[[], Store]) -> None:
     assert transaction.trajectory(("t", "s1", "b")) is None
     assert list(transaction.trajectories(S1)) == rows
     transaction.rollback()
+
+
+def test_a_trajectory_counts_up_to_its_last_decision_that_is_shown(
+    reopen: Callable[[], Store],
+) -> None:
+    """Its row may say less; rounds of a log that is being appended, or goes again, do not count."""
+    store = reopen()
+    rows = [trajectory(), trajectory("b"), trajectory("c", n_rounds=9, n_decisions=9)]
+    commit(store, session(), *rows, *(decision(i) for i in range(1, 6)))
+    commit(store, *(decision(i, "b", position=5 + i) for i in range(1, 4)), measurement(4))
+    store = reopen()
+    rows[0] = replace(rows[0], n_decisions=5, n_rounds=5, last_at=1005.0)
+    for note in (None, 4, 3):
+        if note is not None:
+            commit(store, hidden=[HiddenRows(*S1, "", note, "w", 9.0)])
+            rows[0] = replace(rows[0], n_decisions=note, n_rounds=note, last_at=1000.0 + note)
+            store = reopen()
+        transaction = begin(store)
+        assert [transaction.trajectory((*S1, row.key)) for row in rows] == rows
+        reader = transaction._transaction.reader
+        assert [reader.trajectory((*S1, row.key)) for row in rows] == rows
+        assert list(transaction.trajectories(S1)) == rows
+        assert transaction.trajectories_from(S1, "b", 1) == rows[1:2]
+        expected = {"": int(note != 3), "b": 0, "c": 0}
+        assert transaction.measured_of_last(S1, "", "c", 1 + (note is None)) == expected
+        transaction.rollback()
 
 
 def test_a_history_has_the_window_its_lags_and_no_more_than_the_manifest(store: Store) -> None:

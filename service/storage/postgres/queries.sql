@@ -29,10 +29,10 @@ insert into agent_states values ($1, $2, $3)
 on conflict (tenant, session_id) do update set state = excluded.state
 
 -- name: lock_trajectories
-select {trajectories} from unnest($1::text[], $2::text[], $3::text[])
+select {counted_trajectories} from unnest($1::text[], $2::text[], $3::text[])
     k(tenant, session_id, trajectory)
-join trajectories t using (tenant, session_id, trajectory)
-order by tenant, session_id, trajectory for no key update of t
+join trajectories t using (tenant, session_id, trajectory) {last_decision}
+order by t.tenant, t.session_id, t.trajectory for no key update of t
 
 -- name: save_trajectories
 insert into trajectories ({trajectories}) select * from {trajectories_arrays}

@@ -19,6 +19,7 @@ from service.storage.sql.statements import (
     CHANGING,
     COLUMNS,
     COUNTERS,
+    LAST,
     column_types,
     fills,
     load_queries,
@@ -59,6 +60,7 @@ SQL = load_queries(
             from jsonb_array_elements($3::text::jsonb))""",
         "as_text": "::text",
         "as_int": "::bigint",
+        "last_decision": f"left join lateral (select d.number, d.round, d.at {LAST}) l on true",
         **{f"{t}_arrays": arrays(t) for t in ("decisions", "measurements", "trajectories")},
     },
 )

@@ -54,17 +54,28 @@ order by tenant, id limit $3
 select state from agent_states where tenant = $1 and session_id = $2
 
 -- name: trajectory
-select {trajectories} from trajectories t
-where tenant = $1 and session_id = $2 and trajectory = $3 and {not_erasing}
+-- its row, with what its last decision tells (`COUNTED` in statements.py), here and below
+select {counted_trajectories} from trajectories t {last_decision}
+where t.tenant = $1 and t.session_id = $2 and t.trajectory = $3 and {not_erasing}
 
 -- name: trajectories
-select {trajectories} from trajectories t
-where tenant = $1 and session_id = $2 and {not_erasing} order by trajectory
+select {counted_trajectories} from trajectories t {last_decision}
+where t.tenant = $1 and t.session_id = $2 and {not_erasing} order by t.trajectory
 
 -- name: trajectories_from
-select {trajectories} from trajectories t
-where tenant = $1 and session_id = $2 and trajectory >= $3 and {not_erasing}
-order by trajectory limit $4
+select {counted_trajectories} from trajectories t {last_decision}
+where t.tenant = $1 and t.session_id = $2 and t.trajectory >= $3 and {not_erasing}
+order by t.trajectory limit $4
+
+-- name: settle_trajectory
+-- count the rounds up to $4, whose decisions are about to go. With an upper bound alone, PostgreSQL
+-- may read the whole session by position
+update trajectories as t set (n_decisions, n_rounds, last_at) = (
+    select d.number, d.round, d.at from decisions d
+    where d.tenant = t.tenant and d.session_id = t.session_id and d.trajectory = t.trajectory
+        and d.round > t.n_rounds and d.round <= $4
+    order by d.round desc, d.number desc limit 1)
+where tenant = $1 and session_id = $2 and trajectory = $3 and n_rounds < $4
 
 -- name: alone
 -- the only trajectory, if it has all positions of the session
@@ -86,8 +97,9 @@ select t.trajectory, coalesce((
     where m.tenant = $1 and m.session_id = $2 and m.trajectory = t.trajectory
         and m.first_round <= t.n_rounds - $5
     order by m.first_round desc limit 1), 0)
-from trajectories t
-where t.tenant = $1 and t.session_id = $2 and t.trajectory between $3 and $4
+from (
+    select {counted_trajectories} from trajectories t {last_decision}
+    where t.tenant = $1 and t.session_id = $2 and t.trajectory between $3 and $4) t
 
 -- name: decision_by_event
 select {decisions} from decisions

@@ -38,8 +38,16 @@ PLAYED = """d.trajectory, d.round, d.position, d.played_by, d.model_version, len
     substr(d.scores, cast(8 * d.agent_arm + 1 as int), 8), d.arm = d.agent_arm"""
 # a trajectory is not being erased
 NOT_ERASING = """not exists (
-    select 1 from hidden_rows h where h.tenant = $1 and h.session_id = $2
+    select 1 from hidden_rows h where h.tenant = t.tenant and h.session_id = t.session_id
         and h.trajectory = t.trajectory and h.after_round = 0 and h.writer is null)"""
+# what a trajectory's last decision, l, tells if its row does not count that yet; in the rounds that
+# readers see. An adapter looks it up by `last_decision`
+COUNTED = {"n_decisions": "l.number", "n_rounds": "l.round", "last_at": "l.at"}
+LAST = """from decisions d where d.tenant = t.tenant and d.session_id = t.session_id
+    and d.trajectory = t.trajectory and d.round > t.n_rounds and d.round <= coalesce((
+        select h.after_round from hidden_rows h where h.tenant = t.tenant
+            and h.session_id = t.session_id and h.trajectory = t.trajectory), 9223372036854775807)
+    order by d.round desc, d.number desc limit 1"""
 # Each trajectory's first and last round with a position in $3..$4. The default trajectory has no
 # entries in the index by position: alone, its rounds are its positions.
 SEVERAL = """(
@@ -69,6 +77,10 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     texts = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
     kept = COLUMNS["trajectories"][3:]
     texts["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
+    texts["counted_trajectories"] = ", ".join(
+        f"coalesce({COUNTED[name]}, t.{name}) as {name}" if name in COUNTED else f"t.{name}"
+        for name in COLUMNS["trajectories"]
+    )
     texts["not_erasing"] = NOT_ERASING
     texts["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
     texts["played"] = PLAYED

@@ -22,6 +22,11 @@ on conflict (tenant, session_id) do update set state = excluded.state
 insert into trajectories ({trajectories}) values {trajectories_row}
 on conflict (tenant, session_id, trajectory) do update set {trajectory_updates}
 
+-- name: trajectories_by_keys
+select {counted_trajectories} from (values (?,?,?)) as v cross join trajectories t {last_decision}
+where t.tenant = v.column1 and t.session_id = v.column2 and t.trajectory = v.column3
+    and {not_erasing}
+
 -- name: decisions_by_events
 select {decisions} from (values (?,?,?,?)) as v cross join decisions d
 where d.tenant = v.column1 and d.session_id = v.column2 and d.trajectory = v.column3

@@ -7,7 +7,7 @@ import re
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from itertools import chain
@@ -34,6 +34,7 @@ from service.storage.sql.statements import (
     CHANGING,
     COLUMNS,
     COUNTERS,
+    LAST,
     counter_values,
     fills,
     load_queries,
@@ -80,6 +81,7 @@ FILLS = {
         from json_each($3))""",
     "as_text": "",
     "as_int": "",
+    "last_decision": f"left join decisions l on l.rowid = (select d.rowid {LAST})",
     **{f"{table}_row": f"({','.join('?' * len(names))})" for table, names in COLUMNS.items()},
 }
 SQL = {
@@ -101,14 +103,6 @@ def for_rows(sql: str, n: int) -> str:
     return sql.replace(row, ",".join([row] * n))
 
 
-def chunks(n: int) -> Iterable[int]:
-    """Split n rows: yield powers of two, then the rest."""
-    while n:
-        size = n if n <= ANY_BELOW else min(LARGEST, 1 << (n.bit_length() - 1))
-        yield size
-        n -= size
-
-
 def execute_rows(
     connection: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]
 ) -> list[Any]:
@@ -118,7 +112,8 @@ def execute_rows(
         return connection.execute(for_rows(sql, len(rows)), values).fetchall()
     answers: list[Any] = []
     start = 0
-    for size in chunks(len(rows)):
+    while n := len(rows) - start:  # powers of two, then the rest
+        size = n if n <= ANY_BELOW else min(LARGEST, 1 << (n.bit_length() - 1))
         values = list(chain.from_iterable(rows[start : start + size]))
         answers += connection.execute(for_rows(sql, size), values)
         start += size
@@ -157,13 +152,7 @@ BUSY_SECONDS = 5.0
 new_values, changed_values = session_values(SESSION_COLUMNS), session_values(CHANGING)
 IN_DOUBT = "a sync of the disk failed, and the file is not read again yet; nothing was written"
 # rows that a deleted session loses at once
-SESSION_TABLES = (
-    ("agent_states", "session_id"),
-    ("session_counts", "session_id"),
-    ("kept_sums", "session_id"),
-    ("lift_sums", "session_id"),
-    ("sessions", "id"),
-)
+SESSION_TABLES = ("agent_states", "session_counts", "kept_sums", "lift_sums", "sessions")
 
 
 class SqliteTransaction(Transaction):
@@ -194,18 +183,11 @@ class SqliteTransaction(Transaction):
         """Add the rows of these keys to `known`; clients' ids take one statement for each kind."""
         if keys.events or keys.rewards:
             known.expect(keys)  # the other kinds are entered below, found or not
-        reader, sessions, trajectories = self.reader, self._store.sessions, self._store.trajectories
+        reader, sessions = self.reader, self._store.sessions
         for key in keys.sessions:
             known.sessions[key] = sessions.get(key) or self._read_session(key)
         self._used += keys.sessions
-        for trajectory in keys.trajectories:
-            row = trajectories.get(trajectory)
-            if row is None:
-                row = self._read_trajectory(trajectory)
-            else:
-                trajectories.move_to_end(trajectory)
-            known.trajectories[trajectory] = row
-        self._used_trajectories += keys.trajectories
+        self._fetch_trajectories(keys.trajectories, known.trajectories)
         if keys.events:
             wanted = [(*key, event) for key, event in keys.events]
             for row in execute_rows(self.connection, SQL["decisions_by_events"], wanted):
@@ -223,6 +205,19 @@ class SqliteTransaction(Transaction):
             known.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
         yield from ()
 
+    def _fetch_trajectories(self, keys: Set[TrajectoryKey], known: dict[Any, Any]) -> None:
+        cached, unread = self._store.trajectories, []
+        for key in keys:
+            known[key] = row = cached.get(key)
+            if row is None:
+                unread.append(key)
+            else:
+                cached.move_to_end(key)
+        if unread:
+            for values in execute_rows(self.connection, SQL["trajectories_by_keys"], unread):
+                known[values[:3]] = cached[values[:3]] = TrajectoryRow(*values)
+        self._used_trajectories += keys
+
     def _read_session(self, key: SessionKey) -> SessionRow | None:
         row = self.reader.session(key)
         if row is not None:
@@ -231,12 +226,6 @@ class SqliteTransaction(Transaction):
 
     def _keep(self, session: SessionRow) -> None:
         self._store.sessions.keep(session.key, session, session.n_bytes)
-
-    def _read_trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
-        row = self.reader.trajectory(key)
-        if row is not None:
-            self._store.trajectories[key] = row
-        return row
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete the next hidden rows; see `Transaction.erase`."""
@@ -281,7 +270,8 @@ class SqliteTransaction(Transaction):
         """Delete, insert and change sessions, here and in the cache."""
         execute = self.connection.execute
         for key in changes.deleted:
-            for table, column in SESSION_TABLES:
+            for table in SESSION_TABLES:
+                column = "id" if table == "sessions" else "session_id"
                 execute(f"delete from {table} where tenant = ? and {column} = ?", key)
             self._store.sessions.remove(key)
             for place in [t for t in self._store.trajectories if t[:2] == key]:
@@ -359,7 +349,7 @@ class SqliteStore:
         try:
             if n_bytes == 0:
                 check_copy(connection, self.path)
-            check_schema(connection)
+            SCHEMA.check(revision_of(connection))
             connection.execute("pragma busy_timeout = 0")  # `begin` does the waiting
             try:
                 checkpoint(connection, cut=True)
@@ -495,10 +485,5 @@ class SqliteStore:
 def open_reader(path: Path) -> Iterator[Reader]:
     """Open a reader from a process that does not own the file: a fit, a replay, an export."""
     with snapshot(path) as connection:
-        check_schema(connection)
+        SCHEMA.check(revision_of(connection))
         yield SqliteReader(connection)
-
-
-def check_schema(connection: sqlite3.Connection) -> None:
-    """Raise `Refused` unless the schema is the one that this program needs."""
-    SCHEMA.check(revision_of(connection))

@@ -94,7 +94,8 @@ class CovariateEffects:
             other = self._log_evidence(level, noise2)
             drawn = least < (other - now) * (1.0 - 2.0 * was)
             self.included[:, group] = drawn
-            now = np.where(drawn == was, now, other)
+            if group != self._chosen[-1]:
+                now = np.where(drawn == was, now, other)
 
     def root(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
         """Return L of (7.23) for some chains, (n, q, rank), 0 beyond what a chain includes."""

@@ -223,7 +223,7 @@ class Chains:
         rng, active = self.rng, (w != 0).sum(axis=1)
         on = rng.standard_gamma(1.0 + active)
         off = rng.standard_gamma(1.0 + w.shape[1] - active)
-        self.density = np.clip(on / (on + off), 1e-3, 0.999)
+        self.density = np.minimum(np.maximum(on / (on + off), 1e-3), 0.999)
         self.slab2 = self._slab + 0.5 * (w**2).sum(axis=1)
         self.slab2 /= rng.standard_gamma(1.0 + 0.5 * active)
 

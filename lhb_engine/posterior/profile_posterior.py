@@ -25,12 +25,12 @@ class _Columns(MomentProducts):
     def columns(self, theta: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
         """Return products of each column with Z, itself and the error; theta is 1."""
         c, p = w.shape
-        gram = self._pairs.reshape(p, p)
-        self._gram = np.broadcast_to(gram, (c, p, p))
-        self._right = np.broadcast_to(self._target[:, 0], (c, p))
-        self._along = np.broadcast_to(self._cross[:, 0], (c, *self._cross[:, 0].shape))
-        self._now = self._right - w @ gram
-        return self._along, np.broadcast_to(np.diag(gram), (c, p)), self._now.copy()
+        gram = self.gram = self._pairs.reshape(p, p)
+        self._apart = 0
+        self.right = np.broadcast_to(self._target[:, 0], (c, p))
+        self.along = np.broadcast_to(self._by_lag, (c, *self._by_lag.shape))
+        self._now = self.right - w @ gram
+        return self.along, np.broadcast_to(np.diag(gram), (c, p)), self._now.copy()
 
     def left(self, w: Floats) -> Floats:
         """Return e'e without any effect of covariates, (n_chains,)."""
@@ -53,9 +53,7 @@ class SparseProfiles(Chains):
         start: Floats | None = None,
     ) -> None:
         self._shape = moments.n_lags, moments.dim
-        single = RowMoments(
-            moments.matrix, moments.n_rows, moments.n_lagged, 1, groups=moments.groups
-        )
+        single = replace(moments, n_lags=moments.n_lagged, dim=1)
         super().__init__(single, np.ones((n_chains, 1)), rng, signed=True)
         self.data = self._columns = _Columns(single)
         self._slab /= moments.dim

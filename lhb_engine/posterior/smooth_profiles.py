@@ -16,6 +16,7 @@ from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.posterior.gibbs_sampler import NOISE_ROWS, NOISE_SHARE, Chains
+from lhb_engine.posterior.sweep_products import MomentProducts
 
 FADES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # lags
 BENDS = (0.5, 1.0, 2.0, 4.0, 8.0)  # lags
@@ -49,27 +50,31 @@ def solved(shape: Shape, middle: float, a: Floats, v: Floats) -> Solved:
     """
     size, fade, bend = shape
     spread = np.exp(size) * kernel_root(len(v), FADES[fade], BENDS[bend])
-    precision = spread.T @ a @ spread
-    precision.flat[:: len(precision) + 1] += 1.0
-    lower = dpotrf(precision, lower=1)[0]
-    half = dtrtrs(lower, spread.T @ v, lower=1)[0]
-    mass = 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
+    across = spread.T
+    precision = across @ a @ spread
+    precision.ravel()[:: len(precision) + 1] += 1.0
+    lower = dpotrf(precision, lower=1, overwrite_a=1)[0]
+    half = dtrtrs(lower, across @ v, lower=1)[0]
+    mass = 0.5 * float(half.dot(half)) - float(np.log(lower.diagonal()).sum())
     return mass - 0.5 * ((size - middle) / WIDTH) ** 2, lower, half, spread
 
 
-def drawn_shape(
-    shape: Shape, now: Solved, middle: float, a: Floats, v: Floats, rng: np.random.Generator
-) -> tuple[Shape, Solved]:
-    """Move a shape, which is solved `now`, by its evidence, or leave it."""
-    size, fade, bend = shape
-    moved = rng.integers(-1, 2, 2)
-    other = (
-        size + STEP * rng.standard_normal(),
-        min(max(fade + int(moved[0]), 0), len(FADES) - 1),
-        min(max(bend + int(moved[1]), 0), len(BENDS) - 1),
-    )
-    new = solved(other, middle, a, v)
-    return (other, new) if np.log(rng.random()) < new[0] - now[0] else (shape, now)
+def drawn(
+    shape: Shape, moves: int, middle: float, a: Floats, v: Floats, rng: np.random.Generator
+) -> tuple[Shape, Floats]:
+    """Move a shape by its evidence, some times, and draw the profile; see `solved`."""
+    now = solved(shape, middle, a, v)
+    for _ in range(moves):
+        size, fade, bend = shape
+        fade = min(max(fade + int(rng.integers(-1, 2)), 0), len(FADES) - 1)
+        bend = min(max(bend + int(rng.integers(-1, 2)), 0), len(BENDS) - 1)
+        tried = (size + STEP * rng.standard_normal(), fade, bend)
+        new = solved(tried, middle, a, v)
+        if np.log(rng.random()) < new[0] - now[0]:
+            shape, now = tried, new
+    _, lower, half, spread = now
+    z = half + rng.standard_normal(len(half))
+    return shape, spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
 
 
 class SmoothProfiles:
@@ -92,7 +97,6 @@ class SmoothProfiles:
         gram = moments.gram.reshape(h, d, h, d).transpose(1, 0, 3, 2)
         self._gram = np.ascontiguousarray(gram.reshape(d, h, d * h))
         self._target = moments.target.T.copy()
-        self._cross = moments.cross.transpose(1, 0, 2).copy()
         square = moments.square / n
         self.covariates = CovariateEffects(moments.covariates, square, n, moments.groups, 1)
         total = moments.covariate_target
@@ -104,12 +108,8 @@ class SmoothProfiles:
         self.phi = np.zeros((d, h)) if start is None else start.T.copy()
         alone = set(range(d)).difference(*groups)
         self._groups = sorted([*map(list, groups), *([j] for j in alone)])
-        blocks = ((group, self._gram[group]) for group in self._groups)
-        # of each group: what its columns have with all others, and with each other
-        self._blocks = {
-            group[0]: (rows, rows.reshape(-1, d, h)[:, group].reshape(len(group) * h, -1))
-            for group, rows in blocks
-        }
+        self._flat = moments.cross.transpose(1, 0, 2).reshape(d * h, -1)
+        self._own = {group[0]: self._block(group) for group in self._groups}
         self._shape = [(self._middle, 3, 2)] * d  # log tau, and places of L and l
         self._shares = np.ones(d)  # what each feature has of its profile: alone 1
         for group in (one for one in self._groups if len(one) > 1):
@@ -142,25 +142,31 @@ class SmoothProfiles:
         return self.covariates.effects(self.level, self.noise2)
 
     def _look(self) -> None:
-        explained = np.tensordot(self.phi, self._cross, 2)
-        self.level = (self._moments.covariate_target - explained)[None]
+        self.level = (self._moments.covariate_target - self.phi.ravel() @ self._flat)[None]
+
+    def _block(self, group: list[int]) -> tuple[slice | list[int], Floats, Floats, Floats, Floats]:
+        """Return a group's places, and products of its columns: with all, its own, with Z and y."""
+        n, (d, h) = len(group), self.phi.shape
+        at = slice(group[0], group[0] + 1) if n == 1 else group  # a slice is no copy
+        rows = self._gram[at]
+        own = rows.reshape(n, h, d, h)[:, :, group].reshape(n * h, n * h)
+        return at, rows, own, self._flat.reshape(d, h, -1)[at], self._target[at]
 
     def _draw_profile(self, group: list[int], root: Floats) -> None:
         """Draw the shape of a group's profile by its evidence, and the profile, by (14.3).
 
         Then what each feature has of the profile is drawn, by (14.7).
         """
-        n, s2, rng, share = len(group), float(self.noise2[0]), self._rng, self._shares[group]
-        (rows, own), cross = self._blocks[group[0]], self._cross[group]
-        phi, beside = self.phi[group].reshape(1, -1), cross.reshape(len(own), -1)
-        level = self.level[0] + (phi @ beside)[0]
-        target = self._target[group] - rows @ self.phi.ravel()
-        target += (own @ phi.T).reshape(n, -1)
+        n, s2, rng, first = len(group), float(self.noise2[0]), self._rng, group[0]
+        at, rows, own, cross, target = self._own[first]
+        phi, beside, share = self.phi[at].reshape(-1), cross.reshape(len(own), -1), self._shares[at]
+        level = self.level[0] + phi @ beside
+        target = target - rows @ self.phi.ravel() + (own @ phi).reshape(n, -1)
 
         def products(by: Floats, axis: int) -> tuple[Floats, Floats]:
             """Return A and v of columns that are sums over an axis, features or lags, by these."""
             if n == 1:  # of its profile a feature alone has 1
-                along, a, v = cross[0] @ root, own, target[0]
+                along, a, v = beside @ root, own, target[0]
             else:
                 along, v = (np.tensordot(by, of, (0, axis)) for of in (cross, target))
                 along = along @ root
@@ -168,21 +174,15 @@ class SmoothProfiles:
                 a = np.tensordot(a, by, (1 + axis, 0))
             return (a - along @ along.T) / s2, (v - along @ (level @ root)) / s2
 
-        first, middle = group[0], self._middle
-        a, v = products(share, 0)
-        now = solved(self._shape[first], middle, a, v)
-        for _ in range(self.moves):
-            self._shape[first], now = drawn_shape(self._shape[first], now, middle, a, v, rng)
-        _, lower, half, spread = now
-        z = half + rng.standard_normal(len(half))
-        profile = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
+        given = self.moves, self._middle, *products(share, 0), rng
+        self._shape[first], profile = drawn(self._shape[first], *given)
         if n > 1:
             a, v = products(profile, 1)
             lower = dpotrf(a + np.eye(n), lower=1)[0]
             z = dtrtrs(lower, v, lower=1)[0] + rng.standard_normal(n)
-            share = self._shares[group] = dtrtrs(lower, z, lower=1, trans=1)[0]
-        self.phi[group] = np.outer(share, profile)
-        self.level = level[None] - self.phi[group].reshape(1, -1) @ beside
+            share = self._shares[at] = dtrtrs(lower, z, lower=1, trans=1)[0]
+        self.phi[at] = share[:, None] * profile
+        self.level = level[None] - self.phi[at].reshape(-1) @ beside
 
 
 class SmoothChains(Chains):
@@ -198,14 +198,9 @@ class SmoothChains(Chains):
     def __init__(self, moments: RowMoments, theta: Floats, rng: np.random.Generator) -> None:
         super().__init__(moments, theta, rng, signed=True)
         self._middle = 0.5 * float(np.log(self._slab))
-        self._shapes: list[Shape] = [
-            (
-                self._middle + WIDTH * rng.standard_normal(),
-                int(rng.integers(len(FADES))),
-                int(rng.integers(len(BENDS))),
-            )
-            for _ in theta
-        ]
+        n, m = len(FADES), len(BENDS)
+        drawn = ((rng.standard_normal(), rng.integers(n), rng.integers(m)) for _ in theta)
+        self._shapes = [(self._middle + WIDTH * z, int(i), int(j)) for z, i, j in drawn]
 
     def keep(self, chosen: Ints) -> None:
         """Resample chains by index, with repetition."""
@@ -216,47 +211,43 @@ class SmoothChains(Chains):
         """Nothing: smooth lag weights have neither."""
 
     def _products(self) -> tuple[Floats, Floats, Floats]:
-        """Return of each chain the lags' products with each other and with y, and y'y.
+        """Return A and v of (14.3) of each chain's lags, and y'y.
 
         Covariates are taken out of all of them, by (7.23).
         """
-        data, every = self.data, np.arange(self.n_chains)
+        data = self.data
+        assert isinstance(data, MomentProducts)
         data.columns(self.theta, self.w)
-        gram, right, along = data.active(every, np.tile(np.arange(self.n_lags), (len(every), 1)))
         root = self.covariates.root(self.noise2)
-        beside, level = along @ root, data.total @ root
-        gram = gram - beside @ beside.transpose(0, 2, 1)
-        right = right - (beside @ level[:, :, None])[:, :, 0]
+        beside, level = data.along @ root, data.total @ root
+        gram = data.gram - beside @ beside.transpose(0, 2, 1)
+        right = data.right - (beside @ level[:, :, None])[:, :, 0]
+        gram /= self.noise2[:, None, None]
+        right /= self.noise2[:, None]
         return gram, right, data.square - np.vecdot(level, level)
 
     def _draw_weights(self) -> None:
         """Draw each chain's shape by its evidence, and the lag weights, by (14.3)."""
-        gram, right, _ = self._products()
-        for c, s2 in enumerate(self.noise2.tolist()):
-            a, v, middle = gram[c] / s2, right[c] / s2, self._middle
-            now = solved(self._shapes[c], middle, a, v)
-            for _ in range(self.moves):
-                self._shapes[c], now = drawn_shape(self._shapes[c], now, middle, a, v, self.rng)
-            _, lower, half, spread = now
-            z = half + self.rng.standard_normal(len(half))
-            self.w[c] = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
+        shapes, middle, (a, v, _) = self._shapes, self._middle, self._products()
+        for c in range(self.n_chains):
+            given = self.moves, middle, a[c], v[c], self.rng
+            shapes[c], self.w[c] = drawn(shapes[c], *given)
 
     def evidence(self) -> Floats:
         """Return E_c of docs/model.md (7.8) of each chain's shape and of those around it.
 
         As in that of spikes and slabs, the lag weights and the noise are integrated out.
         """
-        gram, right, square = self._products()
+        a, v, square = self._products()
         found, rows = [], self.data.n_rows + NOISE_ROWS
         for c, (size, fade, bend) in enumerate(self._shapes):
-            s2 = float(self.noise2[c])
             around = [
-                solved((size, at, by), self._middle, gram[c] / s2, right[c] / s2)
+                solved((size, at, by), self._middle, a[c], v[c])
                 for at in range(max(0, fade - 1), min(len(FADES), fade + 2))
                 for by in range(max(0, bend - 1), min(len(BENDS), bend + 2))
             ]
-            explained = np.array([float(half @ half) for _, _, half, _ in around])
-            left = np.maximum(square[c] - s2 * explained, 0.0) + self._noise_prior
+            explained = np.array([half @ half for _, _, half, _ in around])
+            left = np.maximum(square[c] - self.noise2[c] * explained, 0.0) + self._noise_prior
             mass = np.array([one[0] for one in around]) - 0.5 * explained
             found.append(logsumexp(mass - 0.5 * rows * np.log(left)))
         shapes = np.log(len(FADES) * len(BENDS))

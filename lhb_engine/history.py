@@ -407,8 +407,8 @@ class History:
         assert self.window is not None
         parts = self.of_chosen()
         there, at = parts.inside()
-        measured = np.unique(at.first[there])
-        return int((parts.numbering[measured] > self.window.last - n).sum()) >= LEAST_ROWS
+        measured = np.bincount(at.first[there], minlength=len(parts.contexts)) > 0
+        return int((measured & (parts.numbering > self.window.last - n)).sum()) >= LEAST_ROWS
 
     def since(self, round: int, n_lags: int | None = None) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.

@@ -52,6 +52,7 @@ class StoredPast(ABC):
     """What a fit reads of a session: up to a watermark, without one all that there is."""
 
     n_rows: int  # how many rows there may be
+    _read: tuple[list[Range], Rows] = ([], NO_ROWS)  # ranges of rounds, and what began in them
     anew = FOR_EVER  # a fit from sums reads values, too, that later corrections replaced
 
     def __init__(
@@ -131,9 +132,11 @@ class StoredPast(ABC):
         return [rows, self._within(ranges)]
 
     def _within(self, ranges: list[Range]) -> Rows:
-        """Return the measurements that begin in ranges of rounds."""
-        found = self.reader.measurements_in(self.session.key, ranges, self._measured)
-        return stored_measurements(found, self.session)
+        """Return the measurements that begin in ranges of rounds; twice the same are read once."""
+        if self._read[0] != ranges:
+            found = self.reader.measurements_in(self.session.key, ranges, self._measured)
+            self._read = ranges, stored_measurements(found, self.session, self.anew)
+        return self._read[1]
 
 
 class PastByDecision(StoredPast):
@@ -231,10 +234,13 @@ class PastByDecision(StoredPast):
         if keys is not None:
             latest = {name: rounds for name, rounds in latest.items() if name in keys}
             came = Rows.of({name: rows for name, rows in came.items() if name in keys})
+        wanted = [*wanted, came]
         if self.settled_round is None:  # else rows of the latest rounds are not settled
-            wanted = [*wanted, self._within([(name, *span) for name, span in latest.items()])]
-        history = self._of_ranges(self._needed([*wanted, came], latest), place)
-        return replace(history, chosen=keys)
+            latest = {name: (first, last + 1) for name, (first, last) in latest.items()}
+            read = self._within(self._needed(wanted, latest)).whole
+            if (read.last > read.first).any():  # a row of one round needs no other rounds
+                wanted.append(self._within([(name, *span) for name, span in latest.items()]))
+        return replace(self._of_ranges(self._needed(wanted, latest), place), chosen=keys)
 
     def _latest_keys(self, latest: Spans, came: Rows) -> frozenset[str] | None:
         """Return the trajectories that the latest rows are of, those that `came` last if any."""
@@ -256,8 +262,7 @@ class PastByDecision(StoredPast):
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
         reader, session, window, known = self.reader, self.session, self.window, self._measured
-        found = reader.measurements_in(session.key, ranges, known)
-        values = stored_measurements(found, session, self.anew)
+        values = self._within(ranges)
         rounds = reader.rounds_in(session.key, ranges, window.last)
         parts = stored_parts(rounds, session, self._voids)
         asked = {name: first for name, first, _ in reversed(ranges)}

@@ -173,8 +173,9 @@ def stored_parts(
     n = n_given(session)
 
     def padded(column: Sequence[bytes]) -> Floats:
-        given = b"".join(one.ljust(8 * n, b"\0") for one in column)
-        return np.frombuffer(given).reshape(-1, n)
+        is_full = {*map(len, column)} == {8 * n}
+        column = column if is_full else [one.ljust(8 * n, b"\0") for one in column]
+        return np.frombuffer(b"".join(column)).reshape(-1, n)
 
     owners, at, places, selected = _arrays(rows, NAMES, INTS, INTS, padded)
     kept = owners != session.erasing

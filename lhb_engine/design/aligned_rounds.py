@@ -296,7 +296,7 @@ def _replaced_at(rows: Measurements) -> Ints:
     It is the next one over the same rounds, in order of arrival.
     """
     until = np.full(len(rows), NEVER)
-    if rows.position is None or len(np.unique(rows.first)) == len(rows):
+    if rows.position is None or (np.diff(rows.first) > 0).all():  # else rounds may be the same
         return until
     order = np.lexsort((rows.position, rows.last, rows.first))
     first, last, position = rows.first[order], rows.last[order], rows.position[order]

@@ -97,7 +97,8 @@ def checked(
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
         return [*said, NOTHING]
     key = parts.names[int(np.argmax(parts.counts))]
-    longest = units.of(align(replace(history, trajectories={key: parts[key]})))
+    one = replace(history, trajectories={key: parts[key]})
+    longest = units.of(align(one)) if len(parts) > 1 else rows
     series = Series.of(longest, _errors(longest, known))
     said += check_forecast(rows, before)
     if known is not None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-from scipy import fft
+from scipy import fft, ndimage
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.findings.finding import Finding
@@ -153,8 +152,7 @@ def _season(level: Series) -> float | None:
     power = power[lowest : n_fft // (2 * level.span)]
     if len(power) <= BESIDE:
         return None
-    padded = np.pad(power, BESIDE // 2, mode="reflect")
-    around = np.median(sliding_window_view(padded, BESIDE + 1), axis=1) / np.log(2.0)
+    around = ndimage.median_filter(power, BESIDE + 1, mode="mirror") / np.log(2.0)
     ratios = power / np.maximum(around, 1e-300)
     peak = int(ratios.argmax())
     if ratios[peak] < PEAK:

@@ -317,7 +317,7 @@ class AnytimeFit:
         assert old is not None
         assert later is not None
         new = later.comparable(_predictor(found, rho), old)
-        return later.product(new, new) <= alarm_limit(later.n_rows) * old.noise**2
+        return float(later.products(new)[0, 0]) <= alarm_limit(later.n_rows) * old.noise**2
 
     def _squares(self, found: Posterior, rho: float, level: float | None = None) -> Floats:
         """Return the squares of the one-step prediction errors, (n_places,).

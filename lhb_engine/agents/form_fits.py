@@ -89,12 +89,13 @@ class KnownForm:
         rho = min(self.autocorrelation, shared.autocorrelation)
         mine, common = (replace(form.predictor, autocorrelation=rho) for form in (self, shared))
         nothing = replace(mine, lag_weights=0.0 * self.profiles)
-        excess, variance = _compared(later, mine, common)
-        none, _ = _compared(later, nothing, common)
+        products = later.products(common, mine, nothing)
+        (excess, variance), (none, _) = (_compared(later.n_rows, products, i) for i in (1, 2))
         worse = excess
         if self.autocorrelation < shared.autocorrelation:
             theirs = later.comparable(shared.predictor, self.predictor)
-            apart, spread = _compared(later, self.predictor, theirs)
+            products = later.products(theirs, self.predictor)
+            apart, spread = _compared(later.n_rows, products, 1)
             worse = apart - WORSE * float(np.sqrt(spread))
         return replace(
             self,
@@ -104,12 +105,12 @@ class KnownForm:
         )
 
 
-def _compared(later: HeldOut, one: Predictor, other: Predictor) -> tuple[float, float]:
-    """Return the sum of e_one^2 - e_other^2 over the mean of e_other^2, and its variance."""
-    n, mean = later.n_rows, later.product(other, other)
+def _compared(n: int, products: Floats, one: int) -> tuple[float, float]:
+    """Return the sum of e_one^2 - e_0^2 of n rows over the mean of e_0^2, and its variance."""
+    mean = float(products[0, 0])
     if mean <= 0.0:
         return 0.0, 0.0
-    own, both = later.product(one, one) / mean, later.product(other, one) / mean
+    own, both = (float(products[of, one]) / mean for of in (one, 0))
     return n * (own - 1.0), 2.0 * n * max(1.0 + own**2 - 2.0 * both**2, 0.0)
 
 

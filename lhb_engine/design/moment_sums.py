@@ -138,7 +138,7 @@ def _followers(
     of row t, `span` lags later.
     """
     dim, n_values = padded.shape[1], values.shape[1]
-    lags = np.union1d(np.arange(n_lags), np.arange(span, span + n_lags))
+    lags = np.append(np.arange(n_lags), np.arange(max(span, n_lags), span + n_lags))
     n_runs = 1 + int(np.count_nonzero(np.diff(later) != 1))
     if span == 1 and n_runs * LEAST_RUN <= len(later):
         products = _of_runs(padded, values, later, n_lags)

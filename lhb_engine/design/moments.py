@@ -233,7 +233,7 @@ class Statistics(ABC):
     def coefficients(self, theta: Floats, weights: Floats, effects: Floats) -> Floats:
         """Return the coefficients of [X, Z] in a prediction, (n_lags * dim + n_covariates,)."""
         by = coefficients(theta, weights, effects, self.n_lags)
-        return np.pad(by, (0, self.n_covariates - len(effects)))
+        return np.append(by, np.zeros(self.n_covariates - len(effects)))
 
     def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
         """Return rho of (7.15), or with levels of (7.28), from the errors."""

@@ -168,7 +168,7 @@ class HeldOut(ABC):
     @cached_property
     def mean_square(self) -> float:
         """Mean square of the installed estimate's errors."""
-        return max(self.product(self.old, self.old), 0.0)
+        return max(float(self.products(self.old)[0, 0]), 0.0)
 
     def comparable(self, one: Predictor, other: Predictor) -> Predictor:
         """Return a prediction as it is compared with another: with levels by the same spread.
@@ -180,8 +180,8 @@ class HeldOut(ABC):
         return replace(one, autocorrelation=other.autocorrelation)
 
     @abstractmethod
-    def product(self, one: Predictor, other: Predictor) -> float:
-        """Return the mean product of the one-step errors of two predictions on them."""
+    def products(self, *known: Predictor) -> Floats:
+        """Return the mean products of the one-step errors of predictions on them, (n, n)."""
 
     @abstractmethod
     def excess(self, new: Predictor) -> tuple[float, float]:
@@ -191,8 +191,7 @@ class HeldOut(ABC):
     def still_rises(self) -> bool:
         """Whether rewards, about their level, do not fall with what was expected (7.34)."""
         level = replace(self.old, theta=np.zeros_like(self.old.theta))
-        known = self.old, level, replace(level, intercept=level.intercept + 1.0)
-        products = np.array([[self.product(one, other) for other in known] for one in known])
+        products = self.products(self.old, level, replace(level, intercept=level.intercept + 1.0))
         # of errors: the level's less the old estimate's are its scores; less one more, a constant
         by = np.array([[-1, 1, 0], [0, 1, 0], [0, 1, -1]])
         products = by @ products @ by.T
@@ -253,10 +252,10 @@ class LaterRows(HeldOut):
         """Whether trajectories have levels."""
         return bool(self.rows.levels)
 
-    def product(self, one: Predictor, other: Predictor) -> float:
-        """Return the mean product of the one-step errors of two predictions."""
-        ours, others = (known.errors(self.rows)[self.places] for known in (one, other))
-        return float(np.mean(ours * others))
+    def products(self, *known: Predictor) -> Floats:
+        """Return the mean products of the one-step errors of predictions, (n, n)."""
+        errors = [one.errors(self.rows)[self.places] for one in known]
+        return np.array([[np.mean(ours * others) for others in errors] for ours in errors])
 
     def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error."""
@@ -305,16 +304,20 @@ class LaterMoments(HeldOut):
     def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8)."""
         known, least = self.comparable(self.old, new), float(np.finfo(float).tiny)
-        old = max(self.product(known, known), 0.0)
-        ours, both = self.product(new, new), self.product(new, known)
+        (ours, both), (_, old) = self.products(new, known).tolist()
         square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows
-        return ours - old, float(np.sqrt(max(square, least)))
+        return ours - max(old, 0.0), float(np.sqrt(max(square, least)))
 
-    def product(self, one: Predictor, other: Predictor) -> float:
-        """Return the mean product of the one-step errors of two predictions."""
-        by = [self.moments.coefficients(p.theta, p.lag_weights, p.beside) for p in (one, other)]
-        rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
-        return float(rows.residual_products(np.array(by))[0, 1]) / self.n_rows
+    def products(self, *known: Predictor) -> Floats:
+        """Return the mean products of the one-step errors of predictions, (n, n)."""
+        by = [self.moments.coefficients(p.theta, p.lag_weights, p.beside) for p in known]
+        found = np.empty((len(known), len(known)))
+        for i, one in enumerate(known):
+            for j, other in enumerate(known[: i + 1]):
+                rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
+                product = rows.residual_products(np.array([by[j], by[i]]))[0, 1]
+                found[i, j] = found[j, i] = float(product) / self.n_rows
+        return found
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:
         """Return D of (7.12), in units of the noise variance."""

@@ -321,7 +321,11 @@ def fleet(
 def _fleet_table(measured: dict[str, Any]) -> Iterator[str]:
     yield f"{measured['rounds_a_second']:.0f} rounds a second; {measured['fits']} fits decided"
     took, age = measured["fit_seconds"], measured["fit_age_seconds"]
+    cpu = 60.0 * measured["fit_cpu_seconds"] / measured["seconds"]
     yield f"a fit takes {took:.1f} s; from due to its estimate {age:.1f} s (means)"
+    yield f"{measured['skipped']:.0f} windows were skipped; fits take {cpu:.0f} s of CPU a minute"
+    batch, slow = measured["batch_ms"]
+    yield f"a batch of decisions takes {batch:.0f} ms in the median, {slow:.0f} at p99"
     yield f"share of best arms by round: {', '.join(f'{x:.2f}' for x in measured['best_arms'])}"
     yield "| the newest reward read | median | 90% | oldest |"
     yield "|-|-|-|-|"

@@ -9,13 +9,14 @@ import re
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 from pydantic_core import to_json
 
-from benchmarks.server.processes import SERVE, servers
+from benchmarks.server.processes import SERVE, cpu_seconds, servers
 
 DIM, N_ARMS, HORIZON, LAG = 5, 4, 8, 5
 NOISE = 0.3
@@ -33,6 +34,7 @@ class Fleet:
         # of each batch: rounds of the session that are rewarded after it, and when that was
         self.rewarded: list[tuple[int, float]] = []
         self.n_best = 0  # decisions of the present round for the best arm
+        self.took: list[float] = []  # seconds of each batch of decisions
 
     def play(self) -> None:
         """Play and reward a round of each trajectory."""
@@ -47,7 +49,9 @@ class Fleet:
                 {"session_id": self._session, "decision": {"contexts": one, "trajectory": f"u{i}"}}
                 for i, one in zip(users, sets, strict=True)
             ]
-            answer = self._client.post("/v1/batch", content=to_json({"items": items}))
+            content, began = to_json({"items": items}), time.perf_counter()
+            answer = self._client.post("/v1/batch", content=content)
+            self.took.append(time.perf_counter() - began)
             taken = [one["decision"] for one in answer.raise_for_status().json()["items"]]
             rewards = []
             for i, contexts, decision in zip(users, sets, taken, strict=True):
@@ -68,11 +72,12 @@ def run(n: int, rounds: int) -> dict[str, Any]:
 
     Returns the share of best arms by round, and over all looks from the first direction on how old
     the newest reward was that the estimate in use had read: seconds, and rounds of the session. By
-    the server's metrics: the mean seconds of a fit, and from due to its estimate.
+    the server's metrics: the mean seconds of a fit, and from due to its estimate, and how many
+    windows were skipped. `fit_cpu_seconds` are those of the fitting processes.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{folder}/fleet.db") as [(server, _)],
+        servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{folder}/fleet.db") as [(server, pid)],
         httpx.Client(base_url=server, timeout=600.0, headers=JSON) as client,
     ):
         body = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "seed": 1}
@@ -91,18 +96,33 @@ def run(n: int, rounds: int) -> dict[str, Any]:
             seconds = time.perf_counter() - began
             over.set()
             watch.join()
+        used = cpu_seconds(_below(pid))
         told = client.get("/metrics").text
+        skipped = re.findall(r'^lhb_fits_total\S*"skipped"\S* (\S+)$', told, re.M)
     ages, behind, fits = (np.array(one) for one in zip(*looks, strict=True))
     return {
         "settings": {"trajectories": n, "rounds": rounds, "dim": DIM, "horizon": HORIZON},
         "rounds_a_second": n * rounds / seconds,
         "best_arms": shares,
         "fits": len(np.unique(fits)),
+        "skipped": sum(map(float, skipped)),
+        "seconds": seconds,
+        "fit_cpu_seconds": used,
+        "batch_ms": [float(np.quantile(fleet.took, q)) * 1e3 for q in (0.5, 0.99)],
         "fit_seconds": _mean(told, "lhb_fit_seconds"),
         "fit_age_seconds": _mean(told, "lhb_fit_age_seconds"),
         "age_seconds": [float(np.quantile(ages, q)) for q in (0.5, 0.9, 1.0)],
         "age_rounds": [int(np.quantile(behind, q)) for q in (0.5, 0.9, 1.0)],
     }
+
+
+def _below(pid: int) -> list[int]:
+    """Return the processes that a process has begun, and those that these have."""
+    found = []
+    for told in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, told.read_text().split()):
+            found += [child, *_below(child)]
+    return found
 
 
 def _mean(told: str, name: str) -> float:

@@ -16,10 +16,9 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import FEW_VALUES, arms_of, numbers_of
 from service.commands.control import control_arm
 from service.commands.limits import Limits
-from service.commands.out_of_turn import is_stale
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.when_due import begin_rounds, fit_now, is_between_boundaries, mark_due
+from service.fits.when_due import begin_rounds, fit_unread, is_between_boundaries, mark_due
 from service.rounds.events import apply
 from service.rounds.retention import refuse_dropped
 from service.rounds.reward import Reward
@@ -295,8 +294,7 @@ def void_decision(
     void = VoidRow(*place, decision.round, position, uow.now)
     apply(session, row, void)
     uow.count(session)
-    if is_stale(session):
-        fit_now(uow, session, agents.get(uow, session), "stale", uow.now)
+    fit_unread(uow, session, agents, uow.now)
     uow.save_trajectory(row)
     changes.voids.append(void)
     uow.write_rows(changes)

@@ -2,37 +2,16 @@
 
 from dataclasses import replace
 
-from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.beginning import beginning
-from service.fits.when_due import fit_now, start_next
+from service.fits.when_due import LEAST, fit_now, pending, start_next
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import Asked, DueFit, SessionKey, SessionRow
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import session_command
 from service.writer.unit_of_work import UnitOfWork
-
-LEAST = 20  # measurements, before rewards alone make a fit due
-
-
-def is_stale(session: SessionRow) -> bool:
-    """Whether more measurements than `most_stale` allows came since the last due fit.
-
-    In sum mode rounds are closed by time, and measurements do not tell what is new.
-    """
-    schedule, n = session.schedule, session.n_measurements
-    if n < LEAST or closing_of(session).adds_up or pending(session):
-        return False
-    most = ALGORITHMS[session.algorithm].most_stale(session.options)
-    return most is not None and n - schedule.seen > most * n
-
-
-def pending(session: SessionRow) -> DueFit | None:
-    """Return a fit that is due, or None."""
-    schedule = session.schedule
-    return schedule.current or next(iter(schedule.waiting), None)
 
 
 def fit_log(uow: UnitOfWork, session: SessionRow, agents: Agents) -> None:

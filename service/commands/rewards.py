@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
-from service.commands.out_of_turn import is_stale
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.when_due import after_measurement, begin_rounds, fit_now, is_between_boundaries
+from service.fits.when_due import after_measurement, begin_rounds, fit_unread, is_between_boundaries
 from service.rounds.closing import closing_of
 from service.rounds.events import apply
 from service.rounds.reward import Reward
@@ -162,8 +161,7 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
         after_measurement(uow, session, positions, now)
         if begun:
             begin_rounds(uow, session, timeline, agents.get(uow, session), begun, uow.now)
-        if is_stale(session):
-            fit_now(uow, session, agents.get(uow, session), "stale", now)
+        fit_unread(uow, session, agents, now)
 
 
 def _measured(

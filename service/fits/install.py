@@ -10,7 +10,7 @@ from service.base.problems import Problem
 from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
 from service.fits.record import record_fit
-from service.fits.when_due import fit_anew_by_options, start_next, take_options
+from service.fits.when_due import fit_anew_by_options, fit_unread, start_next, take_options
 from service.rounds.slot_sums import keep_settled
 from service.session.records import MOST_CHANGES, Actor, DueFit, SessionKey, SessionRow
 from service.session.rules import check_dropped, model_of
@@ -56,18 +56,17 @@ class FinishFit(SessionCommand[str | None]):
         refuse_appending(session)
         due = session.schedule.current
         assert due is not None
-        session.schedule.current = None
+        session.schedule.current, status = None, None
         if model_of(session, due.known.revision) != model_of(session):
             fit_anew_by_options(uow, session, [due])
-            status = None
         elif self.fitted.n_erased not in (None, session.n_erased_rows):
             session.schedule.waiting.append(due)
-            status = None
         elif self.fitted.estimate is None:
             status = self._fail(uow, session, due)
         else:
             status = self._install(uow, session, due)
             _take_advice(uow, session, self.fitted.estimate)
+            fit_unread(uow, session, self.agents, uow.now)
         start_next(uow, session, uow.now)
         uow.save(session)
         uow.effects.installed.add(session.key)

@@ -125,12 +125,7 @@ class Places:
         self._turns.charge(key, place.seconds)
         return place
 
-    def release(self, place: Place, seconds: float | None) -> None:
-        """Give a place back; `seconds` are what its fit took, None if it is not known."""
+    def release(self, place: Place, seconds: float) -> None:
+        """Give a place back whose fit took so many seconds: 0 if it was not begun."""
         self._taken.remove(place)
-        if seconds is not None:
-            self._turns.charge(place.key, seconds - place.seconds)
-
-    def cancel(self, place: Place) -> None:
-        """Give a place back whose fit was not begun."""
-        self.release(place, 0.0)
+        self._turns.charge(place.key, seconds - place.seconds)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow
+from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.history import LATEST, FitWindow
 from service.fits.cost import session_cost
 from service.fits.record import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
@@ -20,12 +20,14 @@ from service.rounds.retention import count_complete
 from service.rounds.timeline import Timeline, timeline_of
 from service.session.records import DueFit, DueReason, OpenWindow, SessionKey, SessionRow, Watermark
 from service.session.rules import model_of
-from service.writer.agent_cache import build_agent
+from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import session_command
 from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 SHORT = 64  # rounds of a window that each reward for it may read
+LEAST = 20  # measurements, before rewards alone make a fit due
+UNREAD, SHARE = LATEST // 8, 0.01  # of a fleet's measurements, and of all: above both, one is due
 
 
 def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> bool:
@@ -156,6 +158,31 @@ def fit_now(
     start_next(uow, session, now)
     uow.save(session)
     return True
+
+
+def fit_unread(uow: UnitOfWork, session: SessionRow, agents: Agents, now: float) -> None:
+    """Make a fit of all rounds due if too many measurements came since the last due fit.
+
+    In sum mode rounds are closed by time, and measurements do not tell what is new. In a fleet a
+    few may be the first that show a lag, and a fit from sums costs little, unless decisions wait.
+    """
+    n, unread = session.n_measurements, session.n_measurements - session.schedule.seen
+    kind, told, closing = ALGORITHMS[session.algorithm], session.options, closing_of(session)
+    share = kind.most_stale(told)
+    if n < LEAST or share is None or pending(session) or closing.adds_up:
+        return
+    if unread <= share * n:
+        if unread <= max(UNREAD, SHARE * n) or session.n_trajectories == 1:
+            return
+        keeps_sums = kind.looks_back(session.dim, session.horizon, told) is None
+        if session.refit == "blocking" or not (closing.is_counted and keeps_sums):
+            return
+    fit_now(uow, session, agents.get(uow, session), "stale", now)
+
+
+def pending(session: SessionRow) -> DueFit | None:
+    """Return a fit that is due, or None."""
+    return session.schedule.current or next(iter(session.schedule.waiting), None)
 
 
 def fit_anew_by_options(uow: UnitOfWork, session: SessionRow, given_up: list[DueFit]) -> None:

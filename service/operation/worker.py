@@ -115,7 +115,7 @@ class Worker(FitProcesses):
             if await claims.claim(place.key):
                 self._running[place.key] = self._spawn(self._fit(place, due[place.key].due))
             else:
-                self._places.cancel(place)
+                self._places.release(place, 0.0)
 
     async def _tick(self, key: SessionKey) -> None:
         try:

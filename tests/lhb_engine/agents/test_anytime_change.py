@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lhb_engine.agents import anytime_fit, make_agent
+from lhb_engine.agents import anytime_fit, fit_past, make_agent
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
@@ -112,6 +112,8 @@ def test_between_two_fits_a_direction_is_only_checked(monkeypatch):
     assert checked.diagnostics["held_out_rows"] == 40
     assert agent.fit(turned(n=340, at=281)).diagnostics["alarm"]  # sooner where the check fails
     assert agent.fit(history(n=350)).status == "ok"  # 1.4 times as many rounds
+    monkeypatch.setattr(fit_past, "LATEST", 200)
+    assert agent.fit(past.over(window(290))).status == "ok"  # from sums all rounds cost the same
 
 
 def test_after_a_log_a_fit_says_what_choices_earn_as_soon_as_it_can():

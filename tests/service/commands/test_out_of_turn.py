@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, Measurements, Trajectory
 from service.base.problems import Problem
+from service.commands.decisions import Taken
 from service.commands.out_of_turn import LEAST, ask_fit
 from service.commands.rewards import ReceiveRewards
+from service.fits import when_due
 from service.rounds.reward import Reward
 from service.session.records import FitQueue
 from service.transfer.file_format import export_session
@@ -136,6 +139,60 @@ def test_rewards_that_come_together_make_a_fit_due(
     fitted(harness, ZERO)
     assert reasons(harness)[before] == (50, "stale")
     assert harness.session.schedule.seen == 20 + n_stale
+
+
+@pytest.mark.parametrize(
+    ("told", "names", "is_due"),
+    [
+        ({}, ["a", "b"], True),
+        ({}, ["a"], False),
+        ({"refit": "blocking"}, ["a", "b"], False),
+        ({"options": {"memory": 1000}}, ["a", "b"], False),
+        ({"options": {"most_stale": 1}}, ["a", "b"], False),
+        ({"default_reward": 0.0}, ["a", "b"], True),
+        ({"reward_mode": "sum"}, ["a", "b"], False),
+    ],
+)
+def test_a_few_new_rewards_of_a_fleet_make_a_fit_due(
+    harness: ServiceHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    told: dict[str, Any],
+    names: list[str],
+    is_due: bool,
+) -> None:
+    """So many, and a hundredth of all; those that come while a fit runs when that is done."""
+    monkeypatch.setattr(when_due, "UNREAD", 3)
+    harness.create(algorithm="anytime", horizon=4, reward_wait_seconds=1e6, **told)
+    every = [(name, t) for t in range(1, 81) for name in names]
+    for name, _ in every:
+        assert isinstance(harness.decide_or_block(name), Taken)
+    every = every[1:]  # no window is ever complete
+
+    def rewarded(some: list[tuple[str, int]]) -> None:
+        rewards = [Reward(1.0, name, reward_id=f"{name}{t}", round=t) for name, t in some]
+        harness.run(ReceiveRewards(harness.key, rewards, harness.agents))
+
+    rewarded(every[:60])
+    fitted(harness, ZERO)
+    n = len(harness.estimates)
+    rewarded(every[60:63])
+    assert harness.session.fit_due is None
+    rewarded(every[63:64])
+    assert (harness.session.fit_due is not None) == is_due
+    rewarded(every[64:66])
+    fitted(harness, ZERO)
+    rewarded(every[66:68])
+    assert harness.session.fit_due == (len(every) + 1 if is_due else None)
+    rewarded(every[68:72])
+    fitted(harness, ZERO)
+    made = [reason for _, reason in reasons(harness)[n:]]
+    assert [reason for reason in made if reason != "never"] == ["stale"] * (3 if is_due else 0)
+    if is_due:
+        monkeypatch.setattr(when_due, "SHARE", 0.1)
+        rewarded(every[72:80])
+        assert harness.session.fit_due is None
+        rewarded(every[80:81])
+        assert harness.session.fit_due is not None
 
 
 def test_in_ordinary_play_no_fit_is_out_of_turn(harness: ServiceHarness) -> None:

@@ -93,20 +93,19 @@ class Predictor:
         """Return a JSON object.
 
         `autocorrelation` 0, `since_round` 1 and `effects` of no covariates may be absent, and so
-        may the only form, that the direction stands out, and that there were context sets.
+        may the form of shared profiles, that the direction stands out, and that there were sets.
         """
         out = asdict(self) | {name: getattr(self, name).tolist() for name in _ARRAYS}
         usual = {"autocorrelation": 0.0, "since_round": 1, "effects": [], "own": None}
-        usual |= {"stands_out": True, "has_sets": True}
-        if not self.forms:
-            usual |= {"forms": {}, "form": self.form}
+        usual |= {"stands_out": True, "has_sets": True, "forms": {}, "form": "shared"}
         return {n: v for n, v in out.items() if n not in usual or v != usual[n]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Predictor":
-        """Return the prediction that `to_json` described."""
+        """Return the prediction that `to_json` described; older ones leave out a told form."""
         arrays = {name: np.array(data[name], np.float64) for name in _ARRAYS if name in data}
-        return cls(**data | arrays)
+        form = "smooth" if arrays["lag_weights"].ndim == 2 else "shared"
+        return cls(**{"form": form} | data | arrays)
 
     def in_units(self, units: Units) -> "Predictor":
         """Return the prediction in scaled units; the inverse of `Units.restore`."""

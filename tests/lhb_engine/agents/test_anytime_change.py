@@ -56,6 +56,22 @@ def test_a_fit_after_a_change_looks_back_as_far_as_predicts_best(seed):
     assert not later.diagnostics["alarm"]
 
 
+@pytest.mark.parametrize("profiles", ["each", [[0, 1]]])
+def test_a_stored_agent_of_told_profiles_fits_after_a_change_as_one_that_was_not(profiles):
+    """Its state says the form of the profiles: read as shared ones they stop the alarm's draws."""
+    past = turned(n=480, seed=1)
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, profiles=profiles)
+    agent.install(agent.fit(past.over(FitWindow(1, 1, 300, HORIZON, 300))))
+    state = json.loads(json.dumps(agent.state()))
+    found = agent.fit(past.over(window(480))).to_json()
+    assert found["diagnostics"]["alarm"]
+    older = {name: value for name, value in state["prediction"].items() if name != "form"}
+    for known in (state["prediction"], older):
+        stored = state | {"prediction": known}
+        again = type(agent).from_state(DIM, HORIZON, agent.options, stored)
+        assert again.fit(past.over(window(480))).to_json() == found
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fit_after_a_change_looks_back_where_the_latest_rounds_are_not_measured(seed):
     """Rewards come 160 rounds late: none is measured in the later half of those since the fit."""

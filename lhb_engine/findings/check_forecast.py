@@ -12,6 +12,7 @@ from lhb_engine.posterior.prediction_check import Predictor, residuals
 LEAST_ROWS = 40  # since the fit that forecast
 SURE = 4.5  # standard errors
 LEAST_SHORT = 0.25  # standard deviations of the noise
+LEAST_SHARE = 0.02  # standard deviations of rewards
 MANY_ROWS = 1000
 ROWS_AN_UNKNOWN = 10
 WALKS = 0.85  # correlation of errors that last so long that no level is forecast
@@ -40,7 +41,7 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
     n, spread = float(rows.intercept[later] @ rows.intercept[later]), float(left.std())
     short = -float(left @ rows.intercept[later]) / n
     error = spread * np.sqrt((1.0 + rho) / (1.0 - rho) * (1.0 / n + 1.0 / max(before.n_rows, 1)))
-    if short > max(SURE * error, LEAST_SHORT * spread):
+    if short > max(SURE * error, LEAST_SHORT * spread, LEAST_SHARE * float(rows.y[later].std())):
         yield Finding(
             "earns_less",
             f"Since round {before.last_round} the session earns less than its estimate expects, by "

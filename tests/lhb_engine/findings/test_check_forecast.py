@@ -45,6 +45,12 @@ def test_what_was_forecast_says_nothing() -> None:
     assert not [*check_forecast(rows(-0.015 * LATER, white()), BEFORE)]
 
 
+def test_where_rewards_have_hardly_any_noise_a_shortfall_that_nobody_feels_says_nothing() -> None:
+    """Errors of the parameters go one way for many rows, and stand out from so little noise."""
+    assert not [*check_forecast(rows(-0.001 * LATER, 0.01 * white()), BEFORE)]
+    assert [*check_forecast(rows(-0.02 * LATER, 0.01 * white()), BEFORE)]
+
+
 def test_errors_that_last_fall_short_by_chance() -> None:
     walk = 0.3 * np.cumsum(white(7))
     walk -= walk[LATER].mean() + 0.2

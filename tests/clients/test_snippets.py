@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clients.sdk.client import Client
 from service.base.server_settings import Settings
 from service.operation.app import create_app
 from tests.faults.server_process import served
@@ -45,6 +46,18 @@ def test_a_page_runs(page: str, tmp_path: Path) -> None:
                 cwd=tmp_path,
             )
             assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_tutorial_ends_with_an_estimate_that_knows_how_sure_it_is(tmp_path: Path) -> None:
+    """Of a hundred worlds one has noise that seems to drift, and its reader sees no intervals."""
+    with served(tmp_path / "server.db") as url, Client(url) as client:
+        script = program("docs/tutorial.md", "python").replace(DEFAULT_URL, url)
+        subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+        estimate = client.session("tutorial").estimate()
+    assert estimate["intervals"] is not None, estimate["no_intervals"]
+    assert estimate["active_lags"] == [3, 7]
+    assert estimate["findings"] == []
 
 
 def test_every_page_with_snippets_is_run() -> None:

@@ -45,10 +45,7 @@ MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories includ
 
 
 def latest(history: History, horizon: int) -> History:
-    """Return what the checks of a fit read of its history: the last rounds, and twice the lags.
-
-    Of many trajectories the longest are kept, as many as are cheap.
-    """
+    """Return what checks read: the last rounds, and twice the lags, of the longest trajectories."""
     window = history.window
     assert window is not None
     n_lags = min(2 * horizon, window.last)
@@ -98,7 +95,7 @@ def checked(
         return [*said, NOTHING]
     key = parts.names[int(np.argmax(parts.counts))]
     one = replace(history, trajectories={key: parts[key]})
-    longest = units.of(align(one)) if len(parts) > 1 else rows
+    longest = _now(units.of(align(one)) if len(parts) > 1 else rows, known)
     series = Series.of(longest, _errors(longest, known))
     said += check_forecast(rows, before)
     if known is not None:
@@ -154,8 +151,9 @@ def _all(
     dim: int,
     sets: Mapping[int, Floats],
 ) -> Iterator[Finding | Unchecked]:
-    errors = _errors(rows, known)
     yield from check_effect(known.n_rows if known else 0, horizon + rows.dim, known)
+    every, left, rows = rows, _errors(rows, known), _now(rows, known)
+    errors = left if rows is every else _errors(rows, known)
     rows = replace(rows, contexts=rows.contexts[:, :dim])
     if known is not None:
         known = replace(known, theta=known.theta[:dim])
@@ -180,7 +178,8 @@ def _all(
     if effects is not None:
         yield from check_horizon(effects, horizon, doubt)
     if known is not None and not codes:
-        yield from check_halves(rows, errors, known, horizon)
+        whole = replace(every, contexts=every.contexts[:, :dim])
+        yield from check_halves(whole, left, known, horizon)
         yield from check_profiles(rows, errors, known)
     if known is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
         yield from [*check_repetition(rows, errors, known)] or check_scores(rows, errors, known)
@@ -207,11 +206,14 @@ def _unchecked(
         yield Unchecked((*OF_PROFILES, *hidden), "found")
 
 
-def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:
-    """Return what the prediction leaves of the rewards, about its mean, (n_places,).
+def _now(rows: AlignedRounds, known: Predictor | None) -> AlignedRounds:
+    """Return the rows that the prediction is of: none from before a change."""
+    since = known.since_round if known else 1
+    return rows if since == 1 else rows.rows(since, int(rows.number.max()))
 
-    Where trajectories have levels, these are taken out; before there is a prediction, wholly.
-    """
+
+def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:
+    """Return what the prediction, and levels if any, leave of rewards, about its mean, (n,)."""
     left = rows.y
     if known is not None:
         left = residuals(rows, known.theta, known.lag_weights, known.beside)

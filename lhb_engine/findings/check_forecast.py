@@ -64,9 +64,7 @@ def _wander(errors: Floats) -> bool:
 
 def check_effect(n_rows: int, n_unknown: int, known: Predictor | None) -> Iterator[Finding]:
     """Look for a fit of many rows in which nothing stands out."""
-    if known is None or known.stands_out:
-        return
-    if n_rows >= max(MANY_ROWS, ROWS_AN_UNKNOWN * n_unknown):
+    if known and not known.stands_out and n_rows >= max(MANY_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         yield Finding(
             "no_effect",
             f"After {n_rows} rewards no effect of any choice shows: check that each reward is "
@@ -77,5 +75,4 @@ def check_effect(n_rows: int, n_unknown: int, known: Predictor | None) -> Iterat
 def _rho(errors: Floats) -> float:
     """Return the correlation of errors with those before them."""
     about = errors - errors.mean()
-    size = float(about @ about)
-    return float(about[1:] @ about[:-1]) / size if size > 0.0 else 0.0
+    return float(about[1:] @ about[:-1]) / max(float(about @ about), 1e-300)

@@ -66,6 +66,21 @@ def test_nothing_is_found_where_nothing_is_the_matter(seed):
     assert codes(one(contexts, 7 + paid(contexts, seed=seed))) == []
 
 
+@pytest.mark.parametrize("code", ["scores_curved", "season", "horizon_short"])
+def test_what_was_the_matter_before_a_change_is_not_found_after_it(code):
+    """The prediction does not speak of these rounds; a doubt about them would hide its gain."""
+    contexts, before = contexts_of(), TIME <= 600
+    far = np.append(np.zeros(18), contexts[:-18] @ THETA)
+    wrong = {
+        "scores_curved": np.convolve(contexts[:, 0] * contexts[:, 1], WEIGHTS)[:ROUNDS],
+        "season": np.sin(2 * np.pi * TIME / 24),
+        "horizon_short": far,
+    }
+    history = one(contexts, paid(contexts) + before * wrong[code])
+    assert code in codes(history)
+    assert codes(history, replace(KNOWN, since_round=601)) == []
+
+
 @pytest.mark.parametrize(("n", "known"), [(ROUNDS, KNOWN), (30, KNOWN), (ROUNDS, None)])
 def test_checks_that_cannot_be_made_are_told_from_those_that_find_nothing(n, known):
     """Of a log the sets are missing; of a few rounds, or before a direction, more than that."""

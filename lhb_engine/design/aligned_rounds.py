@@ -102,6 +102,13 @@ class AlignedRounds:
         contexts, counts = self.contexts[here], self.intercept[here]
         return (contexts**2).sum(axis=0), counts @ contexts, float(counts @ counts)
 
+    @property
+    def covariance(self) -> Floats:
+        """The covariance of the contexts at lag 0, (dim, dim)."""
+        here = self.intercept > 0
+        contexts, (_, sums, count) = self.contexts[here], self.context_sums
+        return np.asarray((contexts.T @ contexts - np.outer(sums, sums) / count) / here.sum())
+
     def divided(self, contexts: Floats, rewards: float) -> "AlignedRounds":
         """Return the rows with contexts over `contexts`, (dim,), and y over `rewards`."""
         return replace(self, contexts=self.contexts / contexts, y=self.y / rewards)

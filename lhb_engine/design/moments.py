@@ -142,6 +142,12 @@ class RowMoments:
         squares = np.diagonal(self.gram)[: self.dim].copy()
         return squares, self.cross[0, :, 0], float(self.covariates[0, 0])
 
+    @property
+    def covariance(self) -> Floats:
+        """The covariance of the contexts at lag 0, (dim, dim)."""
+        sums, gram = self.cross[0, :, 0], self.gram[: self.dim, : self.dim]
+        return np.asarray((gram - np.outer(sums, sums) / self.covariates[0, 0]) / self.n_rows)
+
     def divided(self, contexts: Floats, rewards: float) -> "RowMoments":
         """Return the moments of contexts over `contexts`, (dim,), and of y over `rewards`."""
         factors = _factors(self, 1.0 / contexts, 1.0 / rewards)

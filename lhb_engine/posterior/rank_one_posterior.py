@@ -70,6 +70,8 @@ def expected_past(rows: AlignedRounds | RowMoments, value: float) -> ExpectedPas
 
 ROWS_A_LAG = 10.0  # fewer tell smooth lag weights from others too seldom
 MOST_UNKNOWNS = 1000  # lags times features; with more, moments are too large
+MOST_FEATURES = 300  # a test of directions costs their cube
+CONSTANT = 1e-9  # of the contexts' mean square: a direction of less variance never varied
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
 # a direction stands out from the noise from this concentration and agreement on (7.13)
 LEAST_CONCENTRATION, LEAST_AGREEMENT = 0.3, 0.9
@@ -251,7 +253,7 @@ def rank_one_posterior(
         for _ in range(settings.first_sweeps if start is None else settings.sweeps):
             chains.sweep()
     draws = draws_of(groups, settings.kept, settings.temper)
-    return _average(draws, scale, size, expected)
+    return _average(draws, scale, size, expected, _constant_directions(rows, scale))
 
 
 def _directions(
@@ -279,10 +281,13 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
     return w
 
 
-def _average(draws: Draws, scale: Floats, size: float, expected: ExpectedPast | None) -> Posterior:
+def _average(
+    draws: Draws, scale: Floats, size: float, expected: ExpectedPast | None, constant: Floats
+) -> Posterior:
     """Average the draws, by (7.9) and (7.10).
 
-    `scale` (dim,) and `size` are what contexts and rewards were divided by.
+    `scale` (dim,) and `size` are what contexts and rewards were divided by; along the directions
+    `constant`, (dim, n), contexts never varied, and draws say nothing of a choice.
     """
     n_features = len(scale) - (expected is not None)
     thetas, w, n_draws = draws.thetas, draws.w, len(draws.w)
@@ -292,7 +297,8 @@ def _average(draws: Draws, scale: Floats, size: float, expected: ExpectedPast | 
     length = float(np.linalg.norm(value))
     mean = value / length if length else of_arms.mean(axis=0)  # all lags off in all draws
     along = of_arms @ mean
-    sign = abs(float(np.sign(_along_axis(sums[:, None] * of_arms)).mean()))
+    drawn, constant = sums[:, None] * of_arms, constant[:n_features]
+    sign = abs(float(np.sign(_along_axis(drawn - drawn @ constant @ constant.T)).mean()))
     theta = mean / scale[:n_features]
     unit = max(float(np.linalg.norm(theta)), 1e-300)
     weights = along @ w * (unit * size / n_draws)
@@ -320,6 +326,17 @@ def _along_axis(drawn: Floats) -> Floats:
     if drawn.shape[1] <= len(drawn):
         return np.asarray(drawn @ np.linalg.eigh(drawn.T @ drawn)[1][:, -1])
     return np.asarray(np.linalg.eigh(drawn @ drawn.T)[1][:, -1])
+
+
+def _constant_directions(rows: AlignedRounds | RowMoments, scale: Floats) -> Floats:
+    """Return directions along which contexts over `scale` never varied, (dim, n), orthonormal.
+
+    Those of more than 300 features are not looked for.
+    """
+    if len(scale) > MOST_FEATURES:
+        return np.zeros((len(scale), 0))
+    variance, axes = np.linalg.eigh(rows.covariance / np.outer(scale, scale))
+    return np.asarray(axes[:, variance <= CONSTANT])
 
 
 def context_scale(rows: AlignedRounds | RowMoments) -> Floats:

@@ -13,13 +13,16 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats
 from lhb_engine.posterior.fit_data import FitData
-from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
+from lhb_engine.posterior.rank_one_posterior import (
+    CONSTANT,
+    MOST_FEATURES,
+    Posterior,
+    context_scale,
+)
 
 LEAST_ROWS = 40
 ROWS_A_FEATURE = 8
-MOST_FEATURES = 300  # the test costs their cube
 STOPPED = 0.005  # of (7.20)
-CONSTANT = 1e-6  # of the contexts' mean square: a direction of less variance never varied
 MOST_CANDIDATES, LEAST_CANDIDATES = 64, 8
 MOST_NUMBERS = 4096  # of all candidates, beyond the fewest
 
@@ -42,7 +45,7 @@ def stops_teaching(rows: AlignedRounds, past: RowMoments | None = None) -> bool:
     if past is None:
         every = np.cov(selected, rowvar=False, bias=True).reshape(dim, dim)
     else:
-        every = _covariance(past) / np.outer(scale, scale)
+        every = past.covariance / np.outer(scale, scale)
     variance, axes = np.linalg.eigh(every)
     varied = axes[:, variance > CONSTANT]
     if varied.shape[1] == 0:
@@ -60,13 +63,6 @@ def are_untried(data: FitData, sets: Sequence[Floats]) -> bool:
         return False
     unseen = ~data.seen[: sets[0].shape[1]]  # an unknown past is one feature more
     return any(contexts[:, unseen].any() for contexts in sets)
-
-
-def _covariance(past: RowMoments) -> Floats:
-    """Return the covariance of the contexts at lag 0, (dim, dim)."""
-    sums = past.cross[0, :, 0]
-    gram = past.gram[: past.dim, : past.dim]
-    return np.asarray((gram - np.outer(sums, sums) / past.covariates[0, 0]) / past.n_rows)
 
 
 def candidates(found: Posterior) -> Floats:

@@ -182,9 +182,9 @@ class Decide(SessionCommand[Taken | Blocked]):
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         key = (*self.key, self.trajectory)
         trajectory = uow.trajectory(key)
-        before = trajectory.own, trajectory.lately
         agent, timeline = self.agents.get(uow, session), timeline_of(session)
         names = session.names
+        before = trajectory.own, trajectory.lately
         if names.repetition and contexts is not None:
             fill_repetition(names, contexts, trajectory.lately)
         own_theta, by = None, agent

@@ -56,11 +56,15 @@ def test_a_fit_after_a_change_looks_back_as_far_as_predicts_best(seed):
     assert not later.diagnostics["alarm"]
 
 
+@pytest.mark.parametrize("zero_start", [True, False])
 @pytest.mark.parametrize("profiles", ["each", [[0, 1]]])
-def test_a_stored_agent_of_told_profiles_fits_after_a_change_as_one_that_was_not(profiles):
+def test_a_stored_agent_of_told_profiles_fits_after_a_change_as_one_that_was_not(
+    profiles, zero_start
+):
     """Its state says the form of the profiles: read as shared ones they stop the alarm's draws."""
     past = turned(n=480, seed=1)
-    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, profiles=profiles)
+    told = {"profiles": profiles, "zero_start": zero_start}
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **told)
     agent.install(agent.fit(past.over(FitWindow(1, 1, 300, HORIZON, 300))))
     state = json.loads(json.dumps(agent.state()))
     found = agent.fit(past.over(window(480))).to_json()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast, SummedPast
+from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast
 from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
@@ -294,9 +294,12 @@ class AnytimeFit:
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
-        if isinstance(self.past, SummedPast):
-            return False  # a whole fit costs as little
-        if old is None or not (old.settled and old.stands_out) or self._turned:
+        if (
+            self.past.is_summed
+            or old is None
+            or not (old.settled and old.stands_out)
+            or self._turned
+        ):
             return False
         if self.options.memory is not None or self.window.first > 1:
             return False

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -139,7 +139,8 @@ class Part:
         """Return the message of an estimate."""
         known = "a direction is found, and how far it may be off is not clear yet"
         if angle is not None:
-            known = f"the direction is known to about {angle * 180.0 / np.pi:.0f} degrees"
+            n = round(angle * 180.0 / np.pi)
+            known = f"the direction is known to about {n} degree{'s' * (n != 1)}"
         if not found.stands_out:
             known = "no direction stands out from the noise yet, and the likeliest decides"
         active = f"about {found.inclusion.sum():.0f} of {self.data.n_lags} lags are active"
@@ -169,6 +170,8 @@ class RowsPast:
     that follow from earlier choices count as 0. An installed estimate that counted on
     them is no `prediction`, and leaves its `form` alone.
     """
+
+    is_summed: ClassVar[bool] = False  # so a whole fit costs as little as a check
 
     def __init__(
         self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, units: Units | None = None
@@ -272,6 +275,8 @@ class SummedPast(RowsPast):
     `rows` are the latest rows, of all rounds of the session, or those of some trajectories in its
     `n_latest` rounds; `sums` those of the rows that count, from round `sums.kept.first` on.
     """
+
+    is_summed = True
 
     def __init__(
         self,

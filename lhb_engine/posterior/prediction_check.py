@@ -102,10 +102,9 @@ class Predictor:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Predictor":
-        """Return the prediction that `to_json` described; older ones leave out a told form."""
+        """Return the prediction that `to_json` described."""
         arrays = {name: np.array(data[name], np.float64) for name in _ARRAYS if name in data}
-        form = "smooth" if arrays["lag_weights"].ndim == 2 else "shared"
-        return cls(**{"form": form} | data | arrays)
+        return cls(**data | arrays)
 
     def in_units(self, units: Units) -> "Predictor":
         """Return the prediction in scaled units; the inverse of `Units.restore`."""

@@ -294,14 +294,9 @@ class AnytimeFit:
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
-        if (
-            self.past.is_summed
-            or old is None
-            or not (old.settled and old.stands_out)
-            or self._turned
-        ):
+        if old is None or not (old.settled and old.stands_out) or self._turned:
             return False
-        if self.options.memory is not None or self.window.first > 1:
+        if self.past.is_summed or self.options.memory is not None or self.window.first > 1:
             return False
         if self._forms.in_use != old.form or (not old.has_sets and are_enough(self.sets)):
             return False

@@ -298,7 +298,8 @@ def _average(
     mean = value / length if length else of_arms.mean(axis=0)  # all lags off in all draws
     along = of_arms @ mean
     drawn, constant = sums[:, None] * of_arms, constant[:n_features]
-    sign = abs(float(np.sign(_along_axis(drawn - drawn @ constant @ constant.T)).mean()))
+    drawn -= drawn @ constant @ constant.T if constant.size else 0.0
+    sign = abs(float(np.sign(_along_axis(drawn)).mean()))
     theta = mean / scale[:n_features]
     unit = max(float(np.linalg.norm(theta)), 1e-300)
     weights = along @ w * (unit * size / n_draws)

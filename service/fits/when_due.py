@@ -90,8 +90,7 @@ def after_measurement(
 ) -> None:
     """Update the schedule after rewards: count the rounds that have become complete.
 
-    `positions` are the rewards' rounds: ranges of positions in the session, both ends included. The
-    caller stores the session's counters.
+    `positions` are the rewards' rounds: ranges of positions in the session, both ends included.
     """
     windows = session.schedule.open
     if not windows or not closing_of(session).is_counted:
@@ -103,6 +102,7 @@ def after_measurement(
             n += max(0, min(last, hi) - max(first, lo) + 1)
         if n and window is windows[-1]:
             session.n_complete += n
+            uow.count(session)
         elif n:
             window.n_complete += n
             uow.save(session)

@@ -31,7 +31,8 @@ FLOATS = "context", "scores", "own"  # of a decision: stored as bytes
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 # how fields of rows that are stored as text or bytes, or by SQLite as integers, stand in a file
 SHOWN: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("covariates", "manifest", "fingerprint", "estimate"), json.loads),
+    **dict.fromkeys(("covariates", "manifest", "fingerprint"), json.loads),
+    "estimate": lambda stored: stored if isinstance(stored, int) else json.loads(stored),
     **dict.fromkeys((*FLOATS, "lately"), lambda stored: np.frombuffer(stored).tolist()),
     **dict.fromkeys(("sums", "settled", "seen"), lambda stored: b64encode(stored).decode()),
     **dict.fromkeys(("explored", "forced"), bool),

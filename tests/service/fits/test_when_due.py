@@ -4,6 +4,7 @@ ad_lasso with horizon 4 fits 2..4, 9..12, 21..28.
 """
 
 import json
+import random
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,24 @@ def test_fits_that_wait_do_not_pile_up(harness: ServiceHarness) -> None:
     latest = max(due.key for due in schedule.waiting)
     harness.finish(8)
     assert harness.session.fit_due == latest
+
+
+def test_what_a_reward_completes_is_stored_where_others_are_closed_beside_it(
+    harness: ServiceHarness,
+) -> None:
+    """A window that is closed by default rewards writes the session before the last one counts."""
+    harness.create(algorithm="anytime", default_reward=0.5, reward_wait_seconds=60.0)
+    drawn, left = random.Random(1), dict[str, list[int]](a=[], b=[])
+    for _ in range(60):
+        harness.now += 1
+        key = drawn.choice("ab")
+        left[key].append(harness.decide(key).round)
+        key = drawn.choice("ab")
+        if left[key] and drawn.random() < 0.6:
+            harness.reward(1.0, key, round=left[key].pop(drawn.randrange(len(left[key]))))
+            known = harness.store.sessions.get(harness.key)
+            assert known is not None
+            assert harness.session.n_complete == known.n_complete
 
 
 def test_windows_whose_rewards_never_come_do_not_pile_up(harness: ServiceHarness) -> None:

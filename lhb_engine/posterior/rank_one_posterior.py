@@ -71,7 +71,7 @@ def expected_past(rows: AlignedRounds | RowMoments, value: float) -> ExpectedPas
 ROWS_A_LAG = 10.0  # fewer tell smooth lag weights from others too seldom
 MOST_UNKNOWNS = 1000  # lags times features; with more, moments are too large
 MOST_FEATURES = 300  # a test of directions costs their cube
-CONSTANT = 1e-9  # of the contexts' mean square: a direction of less variance never varied
+CONSTANT = 1e-11  # of the contexts' mean square: a direction of less variance never varied
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
 # a direction stands out from the noise from this concentration and agreement on (7.13)
 LEAST_CONCENTRATION, LEAST_AGREEMENT = 0.3, 0.9

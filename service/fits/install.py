@@ -66,7 +66,8 @@ class FinishFit(SessionCommand[str | None]):
         else:
             status = self._install(uow, session, due)
             _take_advice(uow, session, self.fitted.estimate)
-            fit_unread(uow, session, self.agents, uow.now)
+            if session.refit != "blocking":  # else a decision that waited goes on
+                fit_unread(uow, session, self.agents, uow.now)
         start_next(uow, session, uow.now)
         uow.save(session)
         uow.effects.installed.add(session.key)

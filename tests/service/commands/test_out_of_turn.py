@@ -195,6 +195,22 @@ def test_a_few_new_rewards_of_a_fleet_make_a_fit_due(
         assert harness.session.fit_due is not None
 
 
+def test_a_decision_that_waited_for_a_fit_goes_on_whatever_came_meanwhile(
+    harness: ServiceHarness,
+) -> None:
+    harness.create(algorithm="anytime", refit="blocking", horizon=4)
+    n_rewarded, n_waited = 0, 0
+    for t in range(1, 81):
+        if isinstance(harness.decide_or_block(), Taken):
+            continue
+        if t > 40:
+            at_once(harness, range(n_rewarded + 1, t))
+            n_rewarded, n_waited = t - 1, n_waited + 1
+        harness.finish(harness.session.fit_due)
+        assert isinstance(harness.decide_or_block(), Taken)
+    assert n_waited > 3
+
+
 def test_in_ordinary_play_no_fit_is_out_of_turn(harness: ServiceHarness) -> None:
     """Each reward comes before the next decision: the fits are those of (7.1)."""
     harness.create(algorithm="anytime")

@@ -9,12 +9,8 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
-from lhb_engine.findings.check_contexts import (
-    check_actions,
-    check_choices,
-    check_features,
-    check_offers,
-)
+from lhb_engine.findings.check_choices import check_choices, check_offers
+from lhb_engine.findings.check_contexts import check_actions, check_features
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.findings.check_lags import (
     MOST_WHITENED,
@@ -22,8 +18,8 @@ from lhb_engine.findings.check_lags import (
     check_future,
     check_halves,
     check_horizon,
-    check_profiles,
 )
+from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_scores import check_repetition, check_scores
 from lhb_engine.findings.check_series import Series, check_correlation, check_series
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay

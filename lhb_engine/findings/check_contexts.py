@@ -1,9 +1,6 @@
-"""Checks of contexts, selected and offered.
+"""Checks of the selected contexts: features that are alike, and rewards that were known before."""
 
-Features or arms that are alike, rewards that were known before, and what choices change.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -19,12 +16,6 @@ INVOLVED = 0.3  # of the direction that does not vary: a feature with less takes
 LEAST_SHARE = 0.05  # of rounds with an action, and of those without
 ACTING = 0.25  # of the rewards' variance that acting or not explains
 SURE = 4.0  # standard errors
-LEAST_SETS = 16
-LEAST_PAIRS = 100  # of consecutive rounds
-SURE_OF_OFFERS = 6.0  # standard errors
-LEAST_CHANGE = 0.15  # of what choices earn
-LASTING = 0.98  # of an offer, at most, is there in the next round
-APART = 0.05  # of a column's square that nothing beside it explains
 
 
 def actions(rows: AlignedRounds) -> Flags:
@@ -126,88 +117,3 @@ def _depends(y: Floats, contexts: Floats) -> bool:
     explained, rest = float(y @ y - left @ left), float(left @ left)
     ratio = explained / dim / max(rest / max(n - dim - 1, 1), 1e-300)
     return bool(ratio > 1.0 + SURE * float(np.sqrt(2.0 / dim)))
-
-
-def check_choices(
-    sets: Sequence[Floats], totals: Flags | None = None
-) -> Iterator[Finding | Unchecked]:
-    """Look for features that never differ between the arms of a round.
-
-    `totals` says which features vary over rounds, (dim,). One that does, and is the same number in
-    all of `sets`, counts decisions: it tells what a decision by itself earns.
-    """
-    several = [contexts for contexts in sets if len(contexts) > 1]
-    if len(several) < LEAST_SETS:
-        if several or not sets:  # else there is never a choice
-            yield Unchecked(("arms_alike",), "rows" if several else "sets")
-        return
-    differs = np.any([np.ptp(contexts, axis=0) > 0.0 for contexts in several], axis=0)
-    counts = np.ptp(np.concatenate(several), axis=0) == 0.0
-    if totals is not None:
-        counts &= totals[: len(counts)]  # further columns are no features of arms
-    alike = np.flatnonzero(~differs if totals is None else ~differs & ~counts)
-    if not differs.any():
-        yield Finding(
-            "arms_alike",
-            "The arms of a decision have the same contexts: there is nothing to choose. Give arms "
-            "features in which they differ.",
-        )
-    elif len(alike):
-        features = tuple(alike.tolist())
-        yield Finding(
-            "never_differs",
-            f"{named(features)} never differ{'s' * (len(features) == 1)} between the arms of a "
-            "decision, so no choice goes by it: report it as a covariate, or multiply it by a "
-            "feature in which the arms differ.",
-            features=features,
-        )
-
-
-def check_offers(
-    rows: AlignedRounds, means: Floats, theta: Floats
-) -> Iterator[Finding | Unchecked]:
-    """Look for offers that go with the choice before, by docs/model.md (12.5).
-
-    `means` (n_places, dim) are the mean contexts of a round's arms, 0 where not known. Choices go
-    by `theta`, so the part of a choice that is orthogonal to `theta` is chance. A next offer that
-    goes with this part follows from the choice.
-    """
-    plain = means.any(axis=1) & (np.rint(rows.intercept**2) == 1)
-    later = rows.followers()
-    later = later[plain[later] & plain[rows.before[later]]]
-    dim = len(theta)
-    if len(later) < max(LEAST_PAIRS, 4 * dim) or dim < 2:
-        yield Unchecked(("offers_follow",), "rows")
-        return
-    now = rows.before[later]
-    across = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
-    # a further column of the rows is that of a past before round 1, and no arm's
-    taken, offered = rows.contexts[now, :dim] - means[now], means[now]
-    basis, upper = np.linalg.qr(np.column_stack([np.ones(len(now)), offered]))
-    basis = basis[:, np.abs(np.diag(upper)) > 1e-6 * np.abs(upper).max()]
-    columns, target = (one @ across for one in (taken, means[later]))
-    whole = (columns**2).sum(axis=0)
-    columns, target = (one - basis @ (basis.T @ one) for one in (columns, target))
-    square, product = (columns**2).sum(axis=0), (columns * target).sum(axis=0)
-    apart = square > APART * whole
-    if not apart.any():
-        return
-    columns, target = columns[:, apart], target[:, apart]
-    square, product = square[apart], product[apart]
-    noise = np.maximum(((target - columns * (product / square)) ** 2).mean(axis=0), 1e-300)
-    share = float((product / noise).sum()) / float((square / noise).sum())
-    if abs(share) * np.sqrt(float((square / noise).sum())) < SURE_OF_OFFERS:
-        return
-    score, after = offered @ theta, (means[later] - share * taken) @ theta
-    score, after = score - score.mean(), after - after.mean()
-    lasting = float(score @ after) / max(float(score @ score), 1e-300)
-    change = share / (1.0 - min(max(lasting, 0.0), LASTING))
-    if abs(change) < LEAST_CHANGE:
-        return
-    worse = "worse" if change < 0.0 else "better"
-    yield Finding(
-        "offers_follow",
-        f"Arms are {worse} after good choices, as choices change what is offered next. What "
-        "choices earn over chance is not said: chance would have had other offers. Make a session "
-        "with a control group (`holdout`): the group measures what choices earn.",
-    )

@@ -73,7 +73,7 @@ def get_credit(
         shown = [one._replace(context=b"") if one.round in void else one for one in shown]
     rounds, times = np.array([(one.round, one.at) for one in shown]).reshape(-1, 2).T
     passed = timeline_of(session).lags_passed(session, rounds.astype(int), times, n_rounds)
-    earned, to_come = [[None] * len(shown)] * 2
+    earned = to_come = [None] * len(shown)
     if pays is not None:
         theta = np.array(estimate["theta"])
         shares = credit(_contexts(shown, session.dim), passed, theta, pays)

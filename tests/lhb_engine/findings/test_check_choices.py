@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lhb_engine.findings.check_contexts import LEAST_SETS, check_choices
+from lhb_engine.findings.check_choices import LEAST_SETS, check_choices
 from lhb_engine.findings.finding import Unchecked
 from lhb_engine.history import Floats
 

@@ -31,10 +31,7 @@ UNREAD, SHARE = LATEST // 8, 0.01  # of a fleet's measurements, and of all: abov
 
 
 def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> bool:
-    """Return whether one more decision or reward is sure to reach no boundary.
-
-    A decision without rewards, at the time `decides_at`, completes no window that waits for some.
-    """
+    """Return whether one more reward, or decision at a time, is sure to reach no boundary."""
     n = timeline_of(session).begun_next(session)
     for one in session.schedule.open:
         if n >= one.window.due and (one.overdue_at is None or decides_at >= one.overdue_at):
@@ -76,10 +73,7 @@ def begin_rounds(
 
 
 def opening(agent: Agent, timeline: Timeline, last: int, n: int) -> Iterator[FitWindow]:
-    """Yield the windows that open as round `n` begins, until one that is not due.
-
-    The window that was ahead is due after round `last`.
-    """
+    """Yield the windows after one due after round `last`, as `n` begins, to one that is not due."""
     while last <= n and (following := agent.next_fit(timeline.passed(last, n))) is not None:
         yield following
         last = following.due
@@ -153,7 +147,9 @@ def fit_now(
     window = agent.fit_now(timeline_of(session).n_begun(session))
     if window is None:
         return False
-    session.schedule.open = [one for one in session.schedule.open if one.window.due != window.due]
+    schedule = session.schedule
+    schedule.open = [one for one in schedule.open if one.window.due != window.due]
+    schedule.waiting = [due for due in schedule.waiting if due.key != window.due]
     wait_for_turn(session, window, reason, now)
     start_next(uow, session, now)
     uow.save(session)
@@ -165,14 +161,16 @@ def fit_unread(uow: UnitOfWork, session: SessionRow, agents: Agents, now: float)
 
     In sum mode rounds are closed by time, and measurements do not tell what is new. In a fleet a
     few may be the first that show a lag, and a fit from sums costs little, unless decisions wait.
+    There the fit takes the place of one that fell due while another ran, and reads what came since.
     """
     n, unread = session.n_measurements, session.n_measurements - session.schedule.seen
     kind, told, closing = ALGORITHMS[session.algorithm], session.options, closing_of(session)
-    share = kind.most_stale(told)
-    if n < LEAST or share is None or pending(session) or closing.adds_up:
+    share, waiting = kind.most_stale(told), session.schedule.waiting
+    if n < LEAST or share is None or session.schedule.current or closing.adds_up:
         return
-    if unread <= share * n:
-        if unread <= max(UNREAD, SHARE * n) or session.n_trajectories == 1:
+    if waiting or unread <= share * n:
+        least = 0.0 if waiting else max(UNREAD, SHARE * n)
+        if unread <= least or session.n_trajectories == 1 or any(due.attempts for due in waiting):
             return
         keeps_sums = kind.looks_back(session.dim, session.horizon, told) is None
         if session.refit == "blocking" or not (closing.is_counted and keeps_sums):
@@ -217,10 +215,7 @@ def take_options(
 
 
 def _reopen(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
-    """Open the window that changed options have after the last round, in place of the one ahead.
-
-    Windows past their boundary stay, and so does a fit that is due: its window is in its manifest.
-    """
+    """Open the window that changed options have after the last round, in place of the one ahead."""
     windows, n_begun = session.schedule.open, timeline_of(session).n_begun(session)
     following = agent.next_fit(n_begun)
     if not windows or following is None or windows[-1].window.due <= n_begun:

@@ -17,7 +17,7 @@ from service.commands.out_of_turn import LEAST, ask_fit
 from service.commands.rewards import ReceiveRewards
 from service.fits import when_due
 from service.rounds.reward import Reward
-from service.session.records import FitQueue
+from service.session.records import DueFit, FitQueue
 from service.transfer.file_format import export_session
 from tests.service.conftest import Serve, problem, until
 from tests.service.service_harness import OK, ZERO, ServiceHarness
@@ -193,6 +193,42 @@ def test_a_few_new_rewards_of_a_fleet_make_a_fit_due(
         assert harness.session.fit_due is None
         rewarded(every[80:81])
         assert harness.session.fit_due is not None
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["a"]])
+def test_a_window_that_fell_due_during_a_fit_of_a_fleet_reads_what_came_since(
+    harness: ServiceHarness, names: list[str]
+) -> None:
+    """One of one trajectory is fitted as it fell due; both repeat from their manifests."""
+    harness.create(algorithm="anytime", horizon=4, reward_wait_seconds=1e6)
+
+    def played() -> DueFit | None:
+        for name in names:
+            taken = harness.decide_or_block(name)
+            assert isinstance(taken, Taken)
+            harness.reward(1.0, trajectory=name, round=taken.decision.round)
+        return next(iter(harness.session.schedule.waiting), None)
+
+    for _ in range(30):
+        played()
+        fitted(harness, ZERO)
+    while (waits := played()) is None:
+        assert harness.session.n_rounds < 1000
+    fell_due, seen = waits.key, waits.known
+    played()
+    assert harness.session.fit_due is not None
+    harness.finish(harness.session.fit_due, ZERO)
+    current = harness.session.schedule.current
+    assert current is not None
+    if len(names) == 1:
+        assert (current.key, current.known) == (fell_due, seen)
+        return
+    assert current.known.measured == harness.session.n_measurements > seen.measured
+    assert (current.key, current.reason) == (harness.session.n_rounds, "stale")
+    n = len(harness.estimates)
+    fitted(harness, ZERO)
+    assert harness.session.fit_due is None
+    assert reasons(harness)[n:] == [(harness.session.n_rounds, "stale"), (fell_due, "complete")]
 
 
 def test_a_decision_that_waited_for_a_fit_goes_on_whatever_came_meanwhile(

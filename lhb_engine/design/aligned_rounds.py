@@ -267,16 +267,17 @@ def align(history: History) -> AlignedRounds:
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     places = np.repeat(starts, lengths) + within
     span = np.repeat(part_spans, lengths)
-    source = np.repeat(rounds.starts[parts], lengths) + within
-    out.contexts[places], out.covariates[places] = rounds.contexts[source], covariates[source]
-    out.owner[places] = np.repeat(trajectory[parts], lengths)
+    here, source = _run(places), _run(np.repeat(rounds.starts[parts], lengths) + within)
+    out.contexts[here], out.covariates[here] = rounds.contexts[source], covariates[source]
+    out.owner[here] = np.repeat(trajectory[parts], lengths)
     for i in np.flatnonzero(part_spans > 1).tolist():
         here = slice(starts[i], starts[i] + lengths[i])
         for values in (out.contexts, out.covariates):
             values[here] = span_sums(values[here], int(part_spans[i]))
     follows = within >= span
     out.before[places[follows]] = places[follows] - span[follows]
-    place = starts[sequence] + kept.last - rounds.starts[owner]
+    each, every = starts[sequence] + kept.last - rounds.starts[owner], bool(counts.all())
+    place = _run(each) if every else each
     y, beside = kept.value * (1.0 / np.sqrt(spans)), out.covariates[place]
     out.intercept[place] = np.sqrt(spans)
     out.number[place] = rounds.numbering[kept.first]
@@ -288,13 +289,20 @@ def align(history: History) -> AlignedRounds:
     if kept.covariates is not None:
         told = kept.covariates / np.sqrt(spans)[:, None]
         beside = np.where(np.isnan(told), beside, told)
-    at = place[counts]
-    out.y[at], out.position[at], out.covariates[at] = y[counts], position[counts], beside[counts]
+    at, rows = (place, np.s_[:]) if every else (each[counts], counts)
+    out.y[at], out.position[at], out.covariates[at] = y[rows], position[rows], beside[rows]
     out.covariates[out.number == 0] = 0.0
-    if counts.all():
+    if every:
         return out
-    old = (values[~counts] for values in (place, position, until, y, beside))
+    old = (values[~counts] for values in (each, position, until, y, beside))
     return replace(out, replaced=Replaced(*old))
+
+
+def _run(places: Ints) -> Ints | slice:
+    """Return places as a slice where each follows the one before: a copy then costs little."""
+    if len(places) == 0 or (np.diff(places) != 1).any():
+        return places
+    return slice(int(places[0]), int(places[-1]) + 1)
 
 
 def _replaced_at(rows: Measurements) -> Ints:

@@ -78,7 +78,7 @@ def checked(
     round 1. The last `n_means` covariates are what `with_means` adds.
     """
     parts = Parts.of(history.trajectories)
-    totals = np.ptp(parts.contexts, axis=0) > 0.0 if len(parts.contexts) else None
+    totals = np.ptp(parts.contexts, axis=0) > 0.0 if history.sets and len(parts.contexts) else None
     said = [*check_choices([*history.sets.values()], totals)]
     if not history.trajectories:
         return [*said, NOTHING]

@@ -4,7 +4,7 @@ Effects may also differ between the halves of the rows.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import fft
@@ -52,13 +52,13 @@ class LagEffects(NamedTuple):
         if scale is None:
             return None
         white = signals @ scale
-        products, counts = _by_lag(left, white, rows.number > 0, acted, rows.n_lags)
+        is_row, by_lag = rows.number > 0, ByLag(rows.n_lags, len(left))
+        of_left, of_rows = (by_lag.turned(np.where(is_row, one, 0.0)) for one in (left, 1.0))
+        of_white, of_acted = by_lag.turned(white.T), by_lag.turned(acted.astype(np.float64))
+        counts = np.rint(by_lag.sums(of_rows, of_acted))
         # about the means of the rows that see a lag, which may be of one part of the time alone
-        sums, _ = _by_lag(np.ones(len(left)), white, rows.number > 0, acted, rows.n_lags)
-        of_errors, _ = _by_lag(
-            left, acted[:, None].astype(np.float64), rows.number > 0, acted, rows.n_lags
-        )
-        products = products - sums * of_errors / np.maximum(counts, 1.0)[:, None]
+        means = by_lag.sums(of_rows, of_white) * by_lag.sums(of_left, of_acted)
+        products = (by_lag.sums(of_left, of_white) - means / np.maximum(counts, 1.0)).T
         noise = max(float(left @ left) / rows.n_rows, 1e-300)
         sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
         return cls(sizes, counts, white.shape[1], _beyond(rows, errors, scale, horizon))
@@ -139,15 +139,17 @@ def check_halves(
         return
     left = innovations(rows, errors, autocorrelation(rows, errors))
     acted, n_lags = actions(rows), min(horizon, rows.n_lags)
-    signal = _centred((rows.contexts @ known.theta)[:, None], acted)
+    signal = _centred((rows.contexts @ known.theta)[:, None], acted)[:, 0]
+    by_lag = ByLag(n_lags, len(left))
+    of_signal, of_square = by_lag.turned(signal), by_lag.turned(signal**2)
     effects, variances = [], []
     for half in np.array_split(order, 2):
-        is_row = np.zeros(len(left), bool)
-        is_row[half] = True
-        products, _ = _by_lag(left, signal, is_row, acted, n_lags)
-        squares, _ = _by_lag(np.ones(len(left)), signal**2, is_row, acted, n_lags)
-        squares = np.maximum(squares[:, 0], 1e-12 * float(squares.max(initial=0.0)) + 1e-300)
-        effects.append(products[:, 0] / squares)
+        is_row = np.zeros(len(left))
+        is_row[half] = 1.0
+        products = by_lag.sums(by_lag.turned(np.where(is_row, left, 0.0)), of_signal)
+        squares = by_lag.sums(by_lag.turned(is_row), of_square)
+        squares = np.maximum(squares, 1e-12 * float(squares.max(initial=0.0)) + 1e-300)
+        effects.append(products / squares)
         variances.append(float(left[half] @ left[half]) / len(half) / squares)
     scores = np.abs(effects[1] - effects[0]) / np.sqrt(
         np.maximum(variances[0] + variances[1], 1e-300)
@@ -168,7 +170,9 @@ def check_halves(
 
 def _centred(signals: Floats, acted: Flags) -> Floats:
     """Return signals about their mean, zero in rounds without action, (n_places, n)."""
-    return np.where(acted[:, None], signals - signals[acted].mean(axis=0), 0.0)
+    about = signals - signals[acted].mean(axis=0)
+    about[~acted] = 0.0
+    return np.asarray(about)
 
 
 def _whitening(contexts: Floats) -> Floats | None:
@@ -181,21 +185,23 @@ def _whitening(contexts: Floats) -> Floats | None:
     return np.asarray(axes[:, kept] / np.sqrt(values[kept]))
 
 
-def _by_lag(
-    values: Floats, signals: Floats, is_row: Flags, acted: Flags, n_lags: int
-) -> tuple[Floats, Floats]:
-    """Sum values times signals at every lag, and count the rows that see an action there.
+class ByLag(NamedTuple):
+    """Sums of products of two columns at each lag from -n_lags to n_lags - 1.
 
-    Lags are -n_lags, ..., n_lags - 1: sum_t v_t s_{t-k}, (2 n_lags, n_signals). What comes later
-    causes nothing, so negative lags show how large the sums are by chance, whatever the errors and
-    the contexts are correlated with.
+    What comes later causes nothing, so negative lags show how large sums are by chance, whatever
+    the errors and the contexts are correlated with.
     """
-    n_fft = fft.next_fast_len(len(values) + n_lags, real=True)
 
-    def against(left: Floats, right: Floats) -> Floats:
-        product = fft.rfft(left, n_fft) * np.conj(fft.rfft(right, n_fft))
-        whole = fft.irfft(product, n_fft)
-        return np.asarray(np.concatenate([whole[..., -n_lags:], whole[..., :n_lags]], axis=-1))
+    n_lags: int
+    n_places: int
 
-    products = against(np.where(is_row, values, 0.0), signals.T)
-    return products.T, np.rint(against(is_row.astype(np.float64), acted.astype(np.float64)))
+    def turned(self, columns: Floats) -> Any:
+        """Return the transform of columns, (..., n_places)."""
+        return fft.rfft(columns, fft.next_fast_len(self.n_places + self.n_lags, real=True))
+
+    def sums(self, left: Any, right: Any) -> Floats:
+        """Return sum_t left_t right_{t-k} of transformed columns, (..., 2 n_lags)."""
+        n_fft = fft.next_fast_len(self.n_places + self.n_lags, real=True)
+        whole = fft.irfft(left * np.conj(right), n_fft)
+        ends = whole[..., -self.n_lags :], whole[..., : self.n_lags]
+        return np.asarray(np.concatenate(ends, axis=-1))

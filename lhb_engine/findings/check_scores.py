@@ -66,21 +66,19 @@ def _of_product(one: int, other: int) -> Finding:
 
 
 def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
-    """Look for errors that go with how alike a choice and those before are (docs/model.md (12.4)).
-
-    What was chosen lately is taken about its mean over all rounds, in features of equal size.
-    """
+    """Look for errors that go with how alike choices are to those before, docs/model.md (12.4)."""
     carried = CarriedErrors.of(rows, errors, score_weights(rows, known), 2 * rows.dim + 1)
     if carried is None:
         return
     there = carried.rows.owner >= 0
     features = carried.rows.contexts - carried.rows.contexts[there].mean(axis=0)
     features = np.where(there[:, np.newaxis], features, 0.0)
-    target = carried.errors
-    curved: list[Floats] = []  # scores that bend look like repetition where choices repeat
-    if rows.dim <= MOST_FEATURES:
-        one, other = np.triu_indices(rows.dim)
-        curved = [*(features[:, one] * features[:, other]).T]
+    target, about, dim = carried.errors, carried.about, rows.dim
+    steady = features  # scores that bend look like repetition where choices repeat
+    if dim <= MOST_FEATURES:
+        one, other = np.triu_indices(dim)
+        steady = np.concatenate([features, features[:, one] * features[:, other]], axis=1)
+    past, future = carried.past([*steady.T]), carried.future([*steady.T])
     found: list[float] = []
     chance: list[float] = []
     for memory in MEMORIES:
@@ -88,9 +86,8 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
         lately = [np.convolve(np.append(0.0, one), fading)[: len(one)] for one in features.T]
         lately = [np.where(there, one, 0.0) for one in lately]
         alike = [np.einsum("pi,ip->p", features, lately)]
-        others = [*features.T, *lately, *curved]
-        for scores, over in ((found, carried.past), (chance, carried.future)):
-            beside = np.column_stack([carried.about, over(others)])
+        for scores, side, over in (found, past, carried.past), (chance, future, carried.future):
+            beside = np.column_stack([about, side[:, :dim], over(lately), side[:, dim:]])
             scores.append(float(clearness(beside, over(alike), target)[0]))
     limit = -float(ndtri(CHANCE / (2.0 * len(MEMORIES))))
     limit = max(limit, CLEARER * float(np.abs(chance).max()))

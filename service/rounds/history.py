@@ -35,6 +35,7 @@ from service.rounds.stored_rows import (
     SLICE,
     Rows,
     first_not_used,
+    measured_of,
     needed_ranges,
     stored_measurements,
     stored_parts,
@@ -42,7 +43,7 @@ from service.rounds.stored_rows import (
     with_values,
 )
 from service.session.records import KeptSumsRow, SessionRow, VoidRow, Watermark
-from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
+from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader, in_columns
 
 Version = tuple[int, bool, float]  # from a position on: whether a round has a value, and its row's
 Versions = dict[int, float]  # what a round's row is, by the position from which on it is that
@@ -134,8 +135,8 @@ class StoredPast(ABC):
     def _within(self, ranges: list[Range]) -> Rows:
         """Return the measurements that begin in ranges of rounds; twice the same are read once."""
         if self._read[0] != ranges:
-            found = self.reader.measurements_in(self.session.key, ranges, self._measured)
-            self._read = ranges, stored_measurements(found, self.session, self.anew)
+            found = self.reader.measured_in(self.session.key, ranges, self._measured)
+            self._read = ranges, measured_of(found, self.session, self.anew)
         return self._read[1]
 
 
@@ -180,7 +181,7 @@ class PastByDecision(StoredPast):
         if known is not None and closing.is_by_time:
             closed = reader.window_closed(*place, known.decided, known.closed_at)
         trajectories = {}
-        rounds = reader.window_rounds(*place, n_before)
+        rounds = in_columns(reader.window_rounds(*place, n_before))
         for key, part in stored_parts(rounds, session, self._voids).items():
             name, start, positions = key.partition("\0")[0], part.first_round, part.numbering
             first, last = start + int(np.searchsorted(positions, window.first)), part.last_round

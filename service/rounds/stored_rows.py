@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -30,10 +30,9 @@ from lhb_engine.history import (
 from service.session.covariates import names_of_covariates
 from service.session.records import SessionRow, VoidRow
 from service.storage.giving_way import giving_way
-from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
+from service.storage.reader import FOR_EVER, Columns, MeasuredRow, Range, Reader, in_columns
 
 SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
-AT_ONCE = 4096  # stored rows that become arrays at a time
 
 
 class Rows(Mapping[str, Measurements]):
@@ -75,14 +74,14 @@ class Rows(Mapping[str, Measurements]):
 NO_ROWS = Rows([], NO_INTS, NONE)
 
 
-NAMES, INTS, FLOATS = (partial(np.array, dtype=kind) for kind in (object, np.int64, np.float64))
+NAMES, INTS, FLOATS = (partial(np.fromiter, dtype=kind) for kind in (object, np.int64, np.float64))
 
 
-def _arrays(rows: Iterable[tuple[Any, ...]], *kinds: Callable[[Sequence[Any]], Any]) -> list[Any]:
-    """Return the columns of stored rows as arrays, a kind each."""
-    remaining, found = iter(rows), [[kind(())] for kind in kinds]
-    while some := [*islice(remaining, AT_ONCE)]:
-        for kind, column, parts in zip(kinds, zip(*some, strict=True), found, strict=True):
+def _arrays(rows: Iterable[Columns], *kinds: Callable[[Sequence[Any]], Any]) -> list[Any]:
+    """Return the first columns of stored rows as arrays, a kind each."""
+    found = [[kind(())] for kind in kinds]
+    for columns in rows:
+        for kind, column, parts in zip(kinds, columns, found, strict=False):
             parts.append(kind(column))
     return [np.concatenate(parts) for parts in found]
 
@@ -100,13 +99,18 @@ def _by_name(names: NDArray[np.object_], whole: Measurements) -> Rows:
 def stored_measurements(
     rows: Iterable[MeasuredRow], session: SessionRow, anew: int = FOR_EVER
 ) -> Rows:
+    """Return what `measured_of` does, of rows."""
+    return measured_of(in_columns(rows), session, anew)
+
+
+def measured_of(rows: Iterable[Columns], session: SessionRow, anew: int = FOR_EVER) -> Rows:
     """Return the measurements of each trajectory, given in order of trajectories.
 
     What corrections up to position `anew` replaced is left out, and so is a trajectory that is
     being erased.
     """
-    kinds = NAMES, INTS, INTS, FLOATS, INTS, NAMES, NAMES
-    names, first, last, value, position, replaces, _ = _arrays(rows, *kinds)
+    kinds = NAMES, INTS, INTS, FLOATS, INTS, NAMES
+    names, first, last, value, position, replaces = _arrays(rows, *kinds)
     kept, corrects = names != session.erasing, replaces != None  # noqa: E711
     if corrects.any():
         # position of the first value, by that of a correction
@@ -130,7 +134,7 @@ def gaps_of(reader: Reader, session: SessionRow) -> Ints:
 
 
 def unnamed_after(reader: Reader, session: SessionRow, position: int) -> int:
-    """Return a round of the default trajectory after which all later ones than a position are."""
+    """See `Reader.unnamed_after`."""
     return reader.unnamed_after(session.key, position, n_named(reader, session))
 
 
@@ -148,10 +152,7 @@ def n_given(session: SessionRow) -> int:
 def last_decisions(
     reader: Reader, session: SessionRow, n: int
 ) -> Iterator[tuple[Ints, Floats, Floats]]:
-    """Yield rounds, times and contexts of each trajectory among the session's last n decisions.
-
-    The context of a void one, or of a round without action, is 0.
-    """
+    """Yield rounds, times, and contexts or 0, of trajectories among the last n decisions."""
     none, first = bytes(8 * session.dim), max(0, session.n_rounds - n) + 1
     every = giving_way(reader.chosen(session.key, first, session.n_rounds))
     for name, some in groupby(every, attrgetter("trajectory")):
@@ -162,9 +163,7 @@ def last_decisions(
             yield np.array(rounds), np.array(times), selected.reshape(-1, session.dim)
 
 
-def stored_parts(
-    rows: Iterable[tuple[str, int, int, bytes]], session: SessionRow, voids: list[VoidRow]
-) -> Parts:
+def stored_parts(rows: Iterable[Columns], session: SessionRow, voids: list[VoidRow]) -> Parts:
     """Return the stretches of consecutive rounds of trajectories, without values.
 
     A trajectory that is being erased has none. A round's context is the sum of those of its
@@ -214,8 +213,7 @@ def first_not_used(
 ) -> int:
     """Return the first position, beyond `after`, of a measurement that is no row of a history.
 
-    It is one of a round after the window, or the next one after position `until`. Those that are
-    erased, replaced or voids are none.
+    That is one of a round after the window, or the next after `until`; no erased or replaced one.
     """
     is_open = np.zeros(until + 1 - after, bool)  # from position after + 1 on
     is_open[-1] = True
@@ -230,8 +228,7 @@ def needed_ranges(
 ) -> list[Range]:
     """Return the ranges of rounds of trajectories that a history needs, in order.
 
-    `wanted` are measurements that are rows, with their numbers of lags; the rounds `latest`, and
-    `n_before` before them, are there whether they are measured or not.
+    `wanted` are rows with their numbers of lags; the rounds `latest`, and `n_before` before, too.
     """
     names = sorted({*latest}.union(*(rows for rows, _ in wanted)))
     number = {name: i for i, name in enumerate(names)}
@@ -262,9 +259,8 @@ def with_covariates(
 ) -> History:
     """Return a history with the covariates of its rounds, and those that came with its rewards.
 
-    The session's option names the covariates; without any, nothing is read. `known` is the position
-    of the last measurement that counts. Not `of_decisions`: decisions have none, where a round has
-    many of them.
+    The session's option names them; without any, nothing is read. `known` is the position of the
+    last measurement that counts. Not `of_decisions`: a round has many of them, which have none.
     """
     names = names_of_covariates(session)
     if not names:
@@ -294,7 +290,7 @@ def _said(parts: Parts, rows: Iterable[tuple[str, int, int, str]], names: Sequen
         read = [[json.loads(text).get(one, nothing) for one in names] for text in column]
         return np.array(read).reshape(-1, len(names))
 
-    owners, rounds, positions, told = _arrays(rows, NAMES, INTS, INTS, values)
+    owners, rounds, positions, told = _arrays(in_columns(rows), NAMES, INTS, INTS, values)
     of_rounds = Measurements(rounds, rounds, np.zeros(len(rounds)), positions, told)
     return with_values(parts, _by_name(owners, of_rounds))
 

@@ -2,7 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from service.session.records import (
@@ -36,6 +37,16 @@ Range = tuple[str, int, int]  # a trajectory, and its first and last round
 # trajectory, first and last round, value, position, of a correction the first value's position, and
 # `MeasurementRow.late`
 MeasuredRow = tuple[str, int, int, float, int, int | None, int | None]
+Columns = Sequence[Sequence[Any]]  # some stored rows, column by column
+AT_ONCE = 512  # of these rows
+FEW = 2  # ranges that are read by a statement each
+
+
+def in_columns(rows: Iterable[tuple[Any, ...]]) -> Iterator[Columns]:
+    """Iterate over the columns of stored rows, some rows at a time."""
+    remaining = iter(rows)
+    while some := [*islice(remaining, AT_ONCE)]:
+        yield [*zip(*some, strict=True)]
 
 
 class ChosenArm(NamedTuple):
@@ -146,10 +157,7 @@ class Reader(ABC):
         return self._log(TrajectoryRow, "trajectories", *key)
 
     def measured_of_last(self, key: SessionKey, first: str, last: str, n: int) -> dict[str, int]:
-        """Return how many of each trajectory's last `n` rounds are measured.
-
-        Trajectories with keys in first..last are counted.
-        """
+        """Return of trajectories with keys first..last how many of `n` last rounds are measured."""
         rows = self._all("measured_of_last", *key, first, last, n)
         return {name: int(n) for name, n in rows}
 
@@ -238,10 +246,7 @@ class Reader(ABC):
         return state
 
     def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
-        """Return a page of fits with numbers greater than `after`, failed and skipped ones too.
-
-        The page is bounded like that of `decisions`.
-        """
+        """Return a page, like that of `decisions`, of fits after a number, skipped ones too."""
         return [EstimateRow(*row) for row in self._some("estimates", *key, after, limit)]
 
     def estimate_log(self, key: SessionKey) -> Iterator[EstimateRow]:
@@ -355,10 +360,7 @@ class Reader(ABC):
     def measurements_after(
         self, key: SessionKey, position: int, known: int
     ) -> Iterator[MeasuredRow]:
-        """Iterate over the measurements with positions from `position` + 1 to `known`.
-
-        What is yielded, and its order, are those of `window_measurements`.
-        """
+        """Iterate over those at positions `position` + 1 to `known`, as `window_measurements`."""
         return self._each("measurements_after", *key, position, known)
 
     def first_replaced(self, key: SessionKey, position: int, known: int) -> int | None:
@@ -375,20 +377,27 @@ class Reader(ABC):
     def measurements_over(
         self, key: SessionKey, ranges: list[Range], known: int
     ) -> Iterator[MeasuredRow]:
-        """Iterate over those of `measurements_in`, and the last one that begins before each range.
-
-        That one may reach into the range.
-        """
+        """Iterate over `measurements_in`, and the last one before each range: it may reach in."""
         return self._each("measurements_over", *key, json.dumps(ranges), known)
 
-    def rounds_in(
-        self, key: SessionKey, ranges: list[Range], until: int
-    ) -> Iterator[tuple[str, int, int, bytes]]:
-        """Iterate over the decisions of ranges of rounds, up to position `until`.
+    def rounds_in(self, key: SessionKey, ranges: list[Range], until: int) -> Iterator[Columns]:
+        """Iterate over columns of `window_rounds`, of ranges of rounds, up to position `until`."""
+        return self._columns("rounds", key, ranges, until)
 
-        What is yielded, and its order, are those of `window_rounds`.
-        """
-        return self._each("rounds_in", *key, json.dumps(ranges), until)
+    def measured_in(self, key: SessionKey, ranges: list[Range], known: int) -> Iterator[Columns]:
+        """Iterate over columns of what `measurements_in` yields; not always with the last one."""
+        return self._columns("measurements", key, ranges, known)
+
+    def _columns(
+        self, name: str, key: SessionKey, ranges: list[Range], until: int
+    ) -> Iterator[Columns]:
+        """Yield columns of rows of ranges of rounds: of a few ranges without a sort of the rows."""
+        if len(ranges) > FEW:
+            yield from in_columns(self._each(f"{name}_in", *key, json.dumps(ranges), until))
+            return
+        for one in ranges:
+            for some in in_columns(self._each(f"{name}_of", *key, *one, until)):
+                yield [[one[0]] * len(some[0]), *some]
 
     def context_sets(self, key: SessionKey, positions: list[int]) -> list[tuple[str, int, bytes]]:
         """Return trajectory, position and packed context set of decisions that keep one."""
@@ -396,10 +405,7 @@ class Reader(ABC):
         return self._all("context_sets", *key, json.dumps(ranges))
 
     def covariates_in(self, key: SessionKey, ranges: list[Range]) -> Iterator[tuple[str, int, str]]:
-        """Iterate over trajectory, round and covariates of decisions that have any.
-
-        The decisions are in ranges of rounds, in order of trajectory and round.
-        """
+        """Iterate over trajectory, round and covariates of decisions in ranges, in their order."""
         return self._each("covariates_in", *key, json.dumps(ranges))
 
     def measured_covariates_in(
@@ -440,10 +446,9 @@ class Reader(ABC):
         return oldest
 
     def late_rounds(self, key: SessionKey, after: int, until: int, measured: int) -> list[Range]:
-        """Return the rounds, with those around, whose rows values changed late.
+        """Return rounds, with those around, whose rows the first `measured` values changed late.
 
-        The rows change at positions `after` + 1 to `until`, by one of the first `measured`
-        measurements.
+        The rows change at positions `after` + 1 to `until`.
         """
         return self._all("late_rounds", *key, after, until, measured)
 
@@ -461,10 +466,7 @@ class Reader(ABC):
         return oldest
 
     def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:
-        """Return when the first round from a position on began.
-
-        `n_named` rounds are of trajectories with a key, or erased.
-        """
+        """Return when the first round from a position on began; see `unnamed_after`."""
         at: float | None = self._first("began_from", *key, position, n_named)
         return at
 
@@ -500,10 +502,7 @@ class Reader(ABC):
         return {(one.trajectory, one.block): one for one in totals}
 
     def unsummed(self, after: SessionKey, limit: int) -> list[SessionKey]:
-        """Return sessions with a trial whose latest rounds or rewards are in no sums yet.
-
-        The sessions are in order of their keys, from the one after `after` on.
-        """
+        """Return sessions with rounds or rewards of a trial that are in no sums, by keys."""
         return [(tenant, id) for tenant, id in self._all("unsummed", *after, limit)]
 
     def window_closed(
@@ -517,10 +516,7 @@ class Reader(ABC):
         return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
 
     def taken(self, key: SessionKey, first: int, last: int) -> list[tuple[int, float, bool | None]]:
-        """Return position, time, and whether it explored, of each round at positions first..last.
-
-        A round without action has None, and so has one for which others chose.
-        """
+        """Return position, time, and whether it explored, None where the agent did not choose."""
         return self._all(*self._window("taken", key, first, last))
 
     def chosen(self, key: SessionKey, first: int, last: int) -> Iterator[ChosenArm]:
@@ -548,10 +544,7 @@ class Reader(ABC):
         return self._all("stored_by_tenant")
 
     def due_by_tenant(self) -> list[tuple[str, int, int, float]]:
-        """Return each tenant with due fits: how many, the most rounds since one, and a time.
-
-        The time is since when the oldest fit is due, in Unix seconds.
-        """
+        """Return tenants with due fits: how many, the most rounds since one, the oldest's time."""
         return self._all("due_by_tenant")
 
     def guards_tripped(self) -> list[tuple[str, int]]:

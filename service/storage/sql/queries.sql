@@ -214,6 +214,13 @@ where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
     and m.first_round between r.first and r.last and m.position <= $4
 order by m.trajectory, m.first_round, m.number
 
+-- name: measurements_of
+-- those of one range, in the order of the index
+select first_round, last_round, value, position, replaces from measurements
+where tenant = $1 and session_id = $2 and trajectory = $3
+    and first_round between $4 and $5 and position <= $6
+order by first_round, number
+
 -- name: measurements_over
 -- those, and the last one that begins before each range
 select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces, m.late
@@ -232,6 +239,12 @@ select d.trajectory, d.round, d.position, d.context from {ranges} r cross join d
 where d.tenant = $1 and d.session_id = $2 and d.trajectory = r.trajectory
     and d.round between r.first and r.last and d.position <= $4
 order by d.trajectory, d.round, d.number
+
+-- name: rounds_of
+select round, position, context from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3
+    and round between $4 and $5 and position <= $6
+order by round, number
 
 -- name: context_sets
 -- of decisions at positions (the first number of a range). Those of the default trajectory, which

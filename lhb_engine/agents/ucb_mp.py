@@ -1,11 +1,10 @@
 """UCB-MP: LinUCB on pairs of a reward and the context of SW-MP's lag (docs/model.md 6)."""
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 from lhb_engine.agents.confidence_ellipsoid import Ellipsoid, EllipsoidOptions, Optimist
 from lhb_engine.agents.epoch_agent import EpochOptions
-from lhb_engine.agents.options import Options, option
+from lhb_engine.agents.options import option
 from lhb_engine.agents.sw_mp import SWMP
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
@@ -58,8 +57,3 @@ class UCBMP(Optimist, SWMP):
         if estimate.active_lags and self.theta is estimate.theta:  # theta was finite
             self.lag = estimate.active_lags[0]
             self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
-
-    @classmethod
-    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """Return the agent that `state()` described; older states have no phase."""
-        return super().from_state(dim, horizon, options, {"second_phase": True, **state})

@@ -52,44 +52,8 @@ class LevelErrors(NamedTuple):
     squares: Floats
 
 
-def level_correlation(moments: "Levelled", coefficients: Floats) -> float:
-    """Return the intraclass correlation rho of the largest likelihood, of those of `SPREADS`.
-
-    Rows are predicted by `coefficients` (p - 1,): phi (lag by lag), the baseline, other covariates.
-    """
-    cost, _ = _costs(moments, coefficients, SPREADS)
-    tau = float(SPREADS[_first_of_least(cost)])
-    return tau**2 / (1.0 + tau**2)
-
-
-def level_spread(moments: "Levelled", coefficients: Floats) -> Spread:
-    """Return how far levels differ, by docs/model.md (7.28); coefficients as `level_correlation`.
-
-    The interval is that of all pairs of tau and noise whose likelihood is large enough. Levels of
-    one trajectory may be one, so it is that of as many levels as there are trajectories. With many
-    it is narrower than the steps of `SPREADS`, so tau is taken from finer ones near the largest.
-    """
-    cost, _ = _costs(moments, coefficients, SPREADS)
-    n_levels = float(moments.errors(np.append(-coefficients, 1.0)).counts.sum())
-    within = WITHIN * max(n_levels / max(moments.begun, 1), 1.0)
-    near = np.flatnonzero(cost <= cost.min() + within)
-    first, last = max(near[0] - 1, 0), min(near[-1] + 1, len(SPREADS) - 1)
-    finer = np.geomspace(SPREADS[max(first, 1)], SPREADS[max(last, 1)], len(SPREADS))
-    spreads = finer if first else np.append(0.0, finer)
-    cost, noise = _costs(moments, coefficients, spreads)
-    best = _first_of_least(cost)
-    # beside tau, noise of 1 / w times the variance may be, where w - log w = 1 + 2 left / free
-    left = np.maximum(cost.min() + within - cost, 0.0)
-    edge = -np.exp(-1.0 - 2.0 * left / max(moments.rows.n_rows - 1, 1))
-    near = cost <= cost.min() + within
-    low = spreads * noise / np.sqrt(-scipy.special.lambertw(edge, -1).real)
-    high = spreads * noise / np.sqrt(-scipy.special.lambertw(edge).real)
-    value, off = float(spreads[best] * noise[best]), moments.inexact
-    bounds = float(low[near].min()) * (1.0 - off), float(high[near].max()) * (1.0 + off)
-    return Spread(float(spreads[best]), value, *bounds)
-
-
-def _first_of_least(cost: Floats) -> int:
+def _best(cost: Floats) -> int:
+    """Return the place of the first of the least costs."""
     return int(np.argmax(cost <= cost.min() + _EQUAL))
 
 
@@ -120,12 +84,41 @@ class Levelled(Statistics):
         """Return what is known of errors, which are the product of a row with `of`, (p,)."""
 
     def correlation(self, by: Floats) -> float:
-        """Return the intraclass correlation of the errors that `coefficients` leave."""
-        return level_correlation(self, by)
+        """Return the intraclass correlation rho of the largest likelihood, of those of `SPREADS`.
+
+        Rows are predicted by `by` (p - 1,): phi (lag by lag), the baseline, other covariates.
+        """
+        cost, _ = _costs(self, by, SPREADS)
+        tau = float(SPREADS[_best(cost)])
+        return tau**2 / (1.0 + tau**2)
 
     def spread(self, by: Floats) -> Spread:
-        """Return how far levels differ in what `coefficients` leave."""
-        return level_spread(self, by)
+        """Return how far levels differ in what `by` leaves, by docs/model.md (7.28).
+
+        The interval is that of all pairs of tau and noise whose likelihood is large enough. Levels
+        of one trajectory may be one, so it is that of as many levels as there are trajectories.
+        With many it is narrower than the steps of `SPREADS`, so tau is taken from finer ones near
+        the largest.
+        """
+        cost, _ = _costs(self, by, SPREADS)
+        n_levels = float(self.errors(np.append(-by, 1.0)).counts.sum())
+        within = WITHIN * max(n_levels / max(self.begun, 1), 1.0)
+        near = np.flatnonzero(cost <= cost.min() + within)
+        first, last = max(near[0] - 1, 0), min(near[-1] + 1, len(SPREADS) - 1)
+        finer = np.geomspace(SPREADS[max(first, 1)], SPREADS[max(last, 1)], len(SPREADS))
+        spreads = finer if first else np.append(0.0, finer)
+        cost, noise = _costs(self, by, spreads)
+        best = _best(cost)
+        # beside tau, noise of 1 / w times the variance may be, where w - log w = 1 + 2 left / free
+        left = np.maximum(cost.min() + within - cost, 0.0)
+        edge = -np.exp(-1.0 - 2.0 * left / max(self.rows.n_rows - 1, 1))
+        near = cost <= cost.min() + within
+        low = spreads * noise / np.sqrt(-scipy.special.lambertw(edge, -1).real)
+        high = spreads * noise / np.sqrt(-scipy.special.lambertw(edge).real)
+        value = float(spreads[best] * noise[best])
+        low_end, high_end = float(low[near].min()), float(high[near].max())
+        bounds = low_end * (1.0 - self.inexact), high_end * (1.0 + self.inexact)
+        return Spread(float(spreads[best]), value, *bounds)
 
 
 @dataclass(frozen=True)

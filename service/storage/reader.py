@@ -107,6 +107,11 @@ class Reader(ABC):
         row = self._one(name, *values)
         return None if row is None else row[0]
 
+    def _whole(self, name: str, *values: Any) -> int | None:
+        """Return a whole number as `_first` does."""
+        found: int | None = self._first(name, *values)
+        return found
+
     def _some(self, name: str, *values: Any) -> list[Any]:
         """Return rows of a named statement, up to one row after they exceed PAGE_BYTES."""
         rows, size = [], 0
@@ -190,8 +195,8 @@ class Reader(ABC):
 
     def _shown_until(self, key: TrajectoryKey) -> int:
         """Return the last round that may be shown: a log is hidden until it is whole."""
-        last = self._first("shown_until", *key)
-        return FOR_EVER if last is None else int(last)
+        last = self._whole("shown_until", *key)
+        return FOR_EVER if last is None else last
 
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
@@ -365,8 +370,7 @@ class Reader(ABC):
 
     def first_replaced(self, key: SessionKey, position: int, known: int) -> int | None:
         """Return the least position that corrections at `position` + 1 to `known` replace."""
-        replaced: int | None = self._first("replaced", *key, position, known)
-        return replaced
+        return self._whole("replaced", *key, position, known)
 
     def measurements_in(
         self, key: SessionKey, ranges: list[Range], known: int
@@ -442,8 +446,7 @@ class Reader(ABC):
         Or that of the round `n_later` after it, where there is one. Not `late`: of those that came
         in time.
         """
-        oldest: int | None = self._first("oldest_measured", *key, after, until, n_later, late)
-        return oldest
+        return self._whole("oldest_measured", *key, after, until, n_later, late)
 
     def late_rounds(self, key: SessionKey, after: int, until: int, measured: int) -> list[Range]:
         """Return rounds, with those around, whose rows the first `measured` values changed late.
@@ -462,8 +465,7 @@ class Reader(ABC):
 
         It is the one before the first of a trajectory, or that with which a value of this begins.
         """
-        oldest: int | None = self._first(*self._window("oldest_open", key, first, last))
-        return oldest
+        return self._whole(*self._window("oldest_open", key, first, last))
 
     def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:
         """Return when the first round from a position on began; see `unnamed_after`."""
@@ -477,8 +479,7 @@ class Reader(ABC):
 
     def first_left(self, key: TrajectoryKey) -> int | None:
         """Return the first round of a trajectory whose row is there, or None."""
-        round: int | None = self._first("first_left", *key)
-        return round
+        return self._whole("first_left", *key)
 
     def played(self, key: SessionKey, first: int, last: int) -> list[PlayedRound]:
         """Return the rounds of a trial at positions first..last, in order of position."""

@@ -420,7 +420,7 @@ class ImportFold:
             check(fits, "state.ellipsoid", "not of this dim")
         try:
             agent = self.agent = build_agent(self.session, state)
-            is_same = agent.state() | state == agent.state()  # an older state may lack keys
+            is_same = state == agent.state()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRecord("state", f"{agent.name} cannot read it: {error!r}") from None
         check(is_same, "state", f"not a state of {agent.name}")

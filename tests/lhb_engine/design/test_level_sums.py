@@ -10,9 +10,9 @@ from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.level_sums import (
     INEXACT,
     LevelErrors,
+    Levelled,
     LevelSums,
     level_moments,
-    level_spread,
     shares,
 )
 from lhb_engine.design.moments import RowMoments
@@ -79,10 +79,10 @@ def test_the_interval_allows_for_what_nodes_move():
     moved = []
     for size in (2, 3, 5, 11, 12, 23, 45, 90, 181):
         for tau in np.geomspace(0.1, 10.0, 9):
-            found = level_spread(Levels(10**7, size, tau, INEXACT), np.zeros(2))
+            found = Levelled.spread(Levels(10**7, size, tau, INEXACT), np.zeros(2))
             assert found.low < tau < found.high
             moved.append(abs(found.value / tau - 1.0))
-            exact = level_spread(Levels(10**7, size, tau, 0.0), np.zeros(2))
+            exact = Levelled.spread(Levels(10**7, size, tau, 0.0), np.zeros(2))
             assert exact.value == pytest.approx(tau, rel=1e-3)
     assert 0.5 * INEXACT < max(moved) < INEXACT
 
@@ -100,7 +100,7 @@ def test_sums_of_any_grains_are_those_of_all_levels(kind, monkeypatch):
         scale = np.sqrt(np.outer(np.diag(other), np.diag(other)))
         assert (np.abs(one - other) <= 5e-3 * scale).all()
     by = np.random.default_rng(2).normal(size=HORIZON * DIM + 1)
-    by_nodes, each = level_spread(found, by), level_spread(exact, by)
+    by_nodes, each = found.spread(by), exact.spread(by)
     np.testing.assert_allclose(by_nodes[:2], each[:2], rtol=0.03)
     assert by_nodes.low < each.low < each.high < by_nodes.high
     again = LevelSums.from_bytes(found.to_bytes())

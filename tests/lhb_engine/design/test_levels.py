@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.design.level_sums import LevelErrors, level_correlation, level_moments, level_spread
+from lhb_engine.design.level_sums import LevelErrors, Levelled, level_moments
 from lhb_engine.design.levels import without_levels
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from tests.examples import examples
@@ -107,9 +107,9 @@ def test_the_spread_is_that_of_the_largest_restricted_likelihood(spans):
     limit = least(value) + 1.92
     low, high = (brentq(lambda v: least(v) - limit, value, end) for end in (1e-3, 1e3))
     moments = level_moments(align(past))
-    found = level_spread(moments, by)
+    found = moments.spread(by)
     np.testing.assert_allclose(found[1:], (value, low, high), rtol=0.01)
-    rho = level_correlation(moments, by)
+    rho = moments.correlation(by)
     assert np.sqrt(rho / (1.0 - rho)) == pytest.approx(found.tau, rel=0.015)
 
 
@@ -128,7 +128,7 @@ def test_with_many_levels_the_interval_is_as_narrow_as_they_tell():
         rows = SimpleNamespace(matrix=np.array([[errors @ errors]]), n_rows=len(errors))
         said = {"begun": n_levels, "inexact": 0.0, "errors": lambda _, told=told: told}
         moments = SimpleNamespace(rows=rows, **said)
-        found = level_spread(moments, np.empty(0))
+        found = Levelled.spread(moments, np.empty(0))
         covered += found.low <= 1.0 <= found.high
         assert found.low < found.value < found.high
         # sqrt(2 / n) of the variance of a mean of three, 4/3, over twice the spread
@@ -139,7 +139,7 @@ def test_with_many_levels_the_interval_is_as_narrow_as_they_tell():
 def test_one_trajectory_has_no_level_beside_the_session_s():
     past = of_lengths([40], 1)
     found = level_moments(align(past))
-    assert level_correlation(found, np.zeros(LAGS * DIM + 1)) == 0.0
+    assert found.correlation(np.zeros(LAGS * DIM + 1)) == 0.0
 
 
 def test_some_rows_are_those_of_a_smaller_history():

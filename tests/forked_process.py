@@ -79,6 +79,10 @@ class ForkedProcess:
             if self.returncode is None:
                 os.kill(self.pid, how)
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, once it has ended."""
         self._process.join(timeout)

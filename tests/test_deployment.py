@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from tests.faults.server_process import Server
 ROOT = Path(__file__).parent.parent
 
 
+@cache
 def config(*arguments: str) -> dict[str, Any]:
-    """What docker-compose makes of a compose file."""
+    """What docker-compose makes of a compose file; it is not to be changed."""
     if shutil.which("docker-compose") is None:
         assert "CI" not in os.environ, "docker-compose is missing"
         pytest.skip("docker-compose is not installed")

@@ -6,6 +6,7 @@ import tempfile
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import psycopg
@@ -20,6 +21,7 @@ from tests.postgres_server import PostgresServer
 # a check of scikit-learn's that concerns other arrays than numpy's
 NOT_OURS = "SCIPY_ARRAY_API"
 
+TESTS = Path(__file__).resolve().parent
 IN_MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30  # bytes that files of a whole run may need
 
@@ -53,6 +55,20 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped in CI: {reason}"
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each worker of a whole run load its share of the modules first.
+
+    So what pytest adds to their assertions is compiled once, and not by each worker at a time.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker or [Path(one).resolve() for one in session.config.args] != [TESTS]:
+        return
+    number, n = int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for path in sorted(TESTS.rglob("test_*.py"))[number::n]:
+        import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

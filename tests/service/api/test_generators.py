@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,8 +13,6 @@ from service.base.server_settings import Settings
 from service.operation.app import create_app
 from service.session.spec import DEFAULTS, REQUIRED
 
-SCHEMA: dict[str, Any] = create_app(Settings()).openapi()
-SCHEMAS: dict[str, Any] = SCHEMA["components"]["schemas"]
 TEXTS = {"get_metrics", "get_events", "get_changes"}  # what they answer is no JSON
 BODIES = {
     "SessionBody": body_parsing.SESSION,
@@ -26,8 +25,20 @@ BODIES = {
 }
 
 
+@cache
+def described() -> dict[str, Any]:
+    """What the service says of itself."""
+    return create_app(Settings()).openapi()
+
+
+def schemas() -> dict[str, Any]:
+    """The types in it."""
+    found: dict[str, Any] = described()["components"]["schemas"]
+    return found
+
+
 def operations() -> Iterator[Any]:
-    for methods in SCHEMA["paths"].values():
+    for methods in described()["paths"].values():
         yield from methods.values()
 
 
@@ -51,11 +62,11 @@ def test_every_answer_and_every_item_of_a_page_is_typed() -> None:
             if status[0] == "2" and status != "204" and one["operationId"] not in TEXTS:
                 schema = answer["content"]["application/json"]["schema"]
                 assert all("$ref" in part for part in schema.get("anyOf", [schema])), one
-    for name, schema in SCHEMAS.items():
+    for name, schema in schemas().items():
         assert "_" not in name
         assert schema.get("type") == "array" or schema["description"], name
         if name.endswith("Page"):
-            assert SCHEMAS[name.replace("Page", "Answer")]
+            assert schemas()[name.replace("Page", "Answer")]
             assert schema["properties"]["items"]["items"]["$ref"].endswith(
                 name.replace("Page", "Answer")
             )
@@ -66,13 +77,13 @@ def test_a_body_has_a_name_and_an_example_that_is_taken(name: str) -> None:
     used = [one["requestBody"]["content"] for one in operations() if "requestBody" in one]
     ref = {"$ref": f"#/components/schemas/{name}"}
     assert sum(body.get("application/json") == {"schema": ref} for body in used) == 1
-    assert SCHEMAS[name]["examples"]
-    for example in SCHEMAS[name]["examples"]:
+    assert schemas()[name]["examples"]
+    for example in schemas()[name]["examples"]:
         BODIES[name].read(json.dumps(example).encode())
 
 
 def test_defaults_of_a_session_are_said() -> None:
-    properties = SCHEMAS["SessionBody"]["properties"]
+    properties = schemas()["SessionBody"]["properties"]
     said = {name: one["default"] for name, one in properties.items() if "default" in one}
     assert said.pop("name") is None
     expected = {name: value for name, value in DEFAULTS.items() if value is not REQUIRED}
@@ -95,19 +106,19 @@ def test_defaults_of_a_session_are_said() -> None:
     ],
 )
 def test_a_union_names_its_kinds(name: str, kinds: set[str]) -> None:
-    refs = {one["$ref"].rpartition("/")[2] for one in SCHEMAS[name]["oneOf"]}
+    refs = {one["$ref"].rpartition("/")[2] for one in schemas()[name]["oneOf"]}
     assert refs == kinds
     for kind in kinds:
-        assert SCHEMAS[kind]["additionalProperties"] is False
+        assert schemas()[kind]["additionalProperties"] is False
 
 
 def test_a_kind_requires_its_members_and_has_no_others() -> None:
-    span = SCHEMAS["RewardOfSpan"]
+    span = schemas()["RewardOfSpan"]
     assert span["required"] == ["first_round", "last_round", "value"]
     assert span["properties"]["first_round"]["type"] == "integer"  # and not null
     assert span["properties"]["event_id"]["type"] == "null"
-    assert set(SCHEMAS["RewardList"]["properties"]) == {"rewards", "trajectory"}
-    skipped = SCHEMAS["SkippedDecision"]["properties"]
+    assert set(schemas()["RewardList"]["properties"]) == {"rewards", "trajectory"}
+    skipped = schemas()["SkippedDecision"]["properties"]
     assert skipped["skip"]["const"] is True
     assert skipped["contexts"]["type"] == "null"
     assert not {"arm_ids", "forced_arm"} & set(skipped)

@@ -9,6 +9,7 @@ import pytest
 from clients.simulation_report import summary, warnings_of
 from clients.simulator import SimulationSettings, play_session, simulate_all
 from lhb import Client
+from tests.examples import repeats
 from tests.faults.server_process import served
 
 SMALL = SimulationSettings(algorithms=("ad_lasso",), rounds=200, horizon=24, dim=3, arms=4, seeds=2)
@@ -31,14 +32,16 @@ def assert_same(settings: SimulationSettings, url: str) -> None:
     "settings",
     [
         SMALL,
-        replace(SMALL, dim=10, arms=10, seeds=1),
-        replace(SMALL, algorithms=("doubling_lasso",), horizon=400, dim=4, rounds=300, seeds=1),
         replace(SMALL, options={"ad_lasso": {"fit_intercept": True}}, seeds=1),
         replace(SMALL, algorithms=("uniform", "oracle", "oracle_w"), rounds=150, seeds=1),
         # a fit is due exactly after the last round: 3 h
         replace(SMALL, rounds=72, seeds=1),
+        *repeats(  # below both are together
+            replace(SMALL, dim=10, arms=10, seeds=1),
+            replace(SMALL, algorithms=("doubling_lasso",), horizon=400, dim=4, rounds=300, seeds=1),
+        ),
     ],
-    ids=["plain", "ten dims", "differenced", "intercept", "oracles", "fit at the end"],
+    ids=["plain", "intercept", "oracles", "fit at the end", "ten dims", "differenced"],
 )
 def test_over_http_equals_in_process(settings: SimulationSettings, url: str) -> None:
     assert_same(settings, url)

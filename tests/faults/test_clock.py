@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from tests.examples import repeats
 from tests.faults.server_process import Server, WorkerProcess
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0]]
@@ -78,6 +80,7 @@ def wait_until_fitted(client: httpx.Client, session: str, n: int, limit: float) 
     return time.monotonic() - began
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
 def test_a_clock_set_back_by_an_hour(tmp_path: Path, database_url: str) -> None:
     clock = Setting(tmp_path)
     server = Server(database_url, **clock.environment)

@@ -21,14 +21,16 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [
-        LaggedGroupLasso(4),
-        LaggedGroupLasso(4, profiles="shared"),
-        LaggedGroupLassoCV(4, n_lams=5, n_folds=3),
-    ],
+    [LaggedGroupLasso(4, profiles="shared"), LaggedGroupLassoCV(4, n_lams=5, n_folds=3)],
     expected_failed_checks=lambda _: EXPECTED_FAILURES,
 )
 def test_scikit_learn_s_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow  # the same, without what the others have beside it
+@parametrize_with_checks([LaggedGroupLasso(4)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_scikit_learn_s_checks_of_the_plain_lasso(estimator, check):
     check(estimator)
 
 

@@ -76,6 +76,7 @@ def test_flat_weights() -> None:
     assert mean["oracle_w"] < 100
 
 
+@pytest.mark.slow  # the same promise for another kind of weights
 def test_spiking_weights() -> None:
     answer, _ = simulate(
         *("--algorithm", "ad_lasso", *PAPER),

@@ -16,6 +16,7 @@ from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.correlated_posterior import misfit
 from lhb_engine.posterior.fit_data import RowData
 from lhb_engine.posterior.prediction_check import Predictor, residuals
+from tests.examples import repeats
 from tests.lhb_engine.played_histories import (
     DIM,
     HORIZON,
@@ -82,7 +83,8 @@ def test_a_row_is_predicted_from_the_one_before_it_in_its_trajectory():
 
 
 @pytest.mark.parametrize(
-    "shape", [{}, {"keep": 0.7}, {"n": 40, "n_parts": 20}, {"n": 40, "n_parts": 20, "keep": 0.8}]
+    "shape",
+    [{}, {"n": 40, "n_parts": 20, "keep": 0.8}, *repeats({"keep": 0.7}, {"n": 40, "n_parts": 20})],
 )
 def test_autocorrelation_is_found_whatever_is_measured(shape):
     for rho in (0.0, 0.8):

@@ -188,7 +188,7 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
 
 
 @pytest.mark.parametrize(
-    ("settings", "world"), [({**MADE, "default_reward": 0.25}, Defaults), (SUM, Sums)]
+    ("settings", "world"), [({**MADE, "default_reward": 0.25}, Defaults), *repeats((SUM, Sums))]
 )
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_fleet_whose_rounds_time_closes_lives_on_sums(

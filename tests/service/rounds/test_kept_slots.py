@@ -15,7 +15,7 @@ from service.rounds import slot_sums
 from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
-from tests.examples import on_one_database
+from tests.examples import on_one_database, repeats
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
 from tests.service.service_harness import ServiceHarness
 
@@ -131,7 +131,7 @@ def test_totals_of_trajectories_may_never_come(harness: ServiceHarness, database
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("totals", ["all", "trajectory"])
+@pytest.mark.parametrize("totals", ["trajectory", *repeats("all")])
 def test_a_void_beside_a_fit_keeps_the_slots_before_it(
     harness: ServiceHarness, database_url: str, totals: str
 ) -> None:
@@ -182,7 +182,7 @@ def test_one_sequence_of_totals_has_levels_of_its_stretches(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("totals", ["all", "trajectory"])
+@pytest.mark.parametrize("totals", ["trajectory", *repeats("all")])
 def test_a_fit_reads_no_more_after_many_slots(
     harness: ServiceHarness, database_url: str, totals: str
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_fit_reads_no_more_after_many_slots(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("totals", ["all", "trajectory"])
+@pytest.mark.parametrize("totals", ["all", *repeats("trajectory")])
 def test_many_slots_are_kept_in_parts(
     harness: ServiceHarness, database_url: str, totals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

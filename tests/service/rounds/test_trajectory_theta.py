@@ -230,7 +230,7 @@ class CallersWorld(World):
 
 @on_one_database
 @pytest.mark.parametrize(
-    "trial", [{"mode": "shadow"}, {"holdout": {"share": 0.5, "policy": "uniform"}}]
+    "trial", [{"mode": "shadow"}, *repeats({"holdout": {"share": 0.5, "policy": "uniform"}})]
 )
 def test_where_others_play_the_agents_arm_is_by_own_thetas(
     harness: ServiceHarness, database_url: str, trial: dict[str, Any]

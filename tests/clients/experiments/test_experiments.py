@@ -23,6 +23,7 @@ from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
 from clients.experiments.framework.table import Table, mean_of
 from clients.simulator import SimulationSettings, play_in_process
 from tests.examples import repeats
+from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 TOY = Scale(seeds=2, toy=True)
 CURVES = ("growth", "two_regrets")  # a case has several rows that count

@@ -295,19 +295,19 @@ class SquareSums(Statistics):
 
     def __add__(self, other: Self) -> Self:
         """Return the sums of both, at the lags that either sees; ValueError for other columns."""
-        n_lags = max(self.n_lags, other.n_lags)
-        return self.widened(n_lags)._with(other.widened(n_lags), 1)
+        return self._with(other, 1)
 
     def __sub__(self, other: Self) -> Self:
         """Return the sums without some rows that are in them, given the others; see `+`."""
-        n_lags = max(self.n_lags, other.n_lags)
-        return self.widened(n_lags)._with(other.widened(n_lags), -1)
+        return self._with(other, -1)
 
     def _with(self, other: Self, sign: int) -> Self:
-        """Add the sums of other rows at the same lags, or take them away."""
-        check_alike(self, other)
-        added = {name: getattr(self, name) + sign * getattr(other, name) for name in self.adds_up}
-        return replace(self, **added)
+        """Add the sums of other rows, or take them away."""
+        n_lags = max(self.n_lags, other.n_lags)
+        one, other = self.widened(n_lags), other.widened(n_lags)
+        check_alike(one, other)
+        added = {name: getattr(one, name) + sign * getattr(other, name) for name in self.adds_up}
+        return replace(one, **added)
 
     @abstractmethod
     def to_bytes(self) -> bytes:

@@ -9,7 +9,7 @@ import binascii
 import json
 from array import array
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -229,30 +229,24 @@ class ImportFold:
             return
         check(len(theta) == dim, "estimate.theta", "not of this dim")
         drawn = found.get("candidates")
-        fits = drawn is None or (len(drawn) > 0 and {len(one) for one in drawn} == {dim})
-        check(fits, "estimate.candidates", "not of this dim")
-        every = build_agent(self.session.at_revision(revision), None).covariates.groups
-        groups = every
+        check(drawn is None or _widths(drawn) == {dim}, "estimate.candidates", "not of this dim")
+        groups = every = build_agent(self.session.at_revision(revision), None).covariates.groups
         sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
         if self.agent.takes_means and sizes[1] < len(groups):  # what all arms share does nothing
             groups = groups[:-1]
         fits = sizes == [sum(groups), len(groups), len(groups)]
         check(fits, "estimate.effects", "not those of the session's covariates")
         responses = found.get("own") or {"covariance": [[0.0] * dim] * dim}
-        groups_of = responses.get("groups", {"covariance": [], "means": {}, "errors": {}})
-        means, errors = groups_of["means"], groups_of["errors"]
-        sizes = [len(one) for one in (*responses["covariance"], *groups_of["covariance"])]
-        sizes += [len(one) for one in (*means.values(), *errors.values())]
-        fits = len(responses["covariance"]) == dim and set(sizes) == {dim}
-        fits = fits and means.keys() == errors.keys()
-        fits = fits and len(groups_of["covariance"]) in (0, dim)
+        of_groups = responses.get("groups", {"covariance": [], "means": {}, "errors": {}})
+        covariance, means, errors = of_groups["covariance"], of_groups["means"], of_groups["errors"]
+        every_row = *responses["covariance"], *covariance, *means.values(), *errors.values()
+        fits = len(responses["covariance"]) == dim and len(covariance) in (0, dim)
+        fits = fits and _widths(every_row) == {dim} and means.keys() == errors.keys()
         check(fits, "estimate.own", "not of this dim")
         shape, profiles = {self.agent.fitted_dim}, found.get("lag_profiles")
         own = found.get("form") not in (None, "shared")
         check((profiles is not None) == own, "estimate.lag_profiles", "not as its form")
-        fits = profiles is None or (
-            len(profiles) == n_lags and {len(one) for one in profiles} == shape
-        )
+        fits = profiles is None or (len(profiles) == n_lags and _widths(profiles) == shape)
         check(fits, "estimate.lag_profiles", "not a list of the session's dim for each lag")
         sums = (found.get("intervals") or {}).get("lag_sums")
         fits = sums is None or len(sums) == dim
@@ -260,8 +254,7 @@ class ImportFold:
         forms = found.get("forms") or {}
         check(not forms or "shared" in forms, "estimate.forms", "shared profiles are missing")
         for form in forms.values():
-            profiles = form["profiles"]
-            fits = 0 < len(profiles) <= n_lags and {len(one) for one in profiles} == shape
+            fits = len(form["profiles"]) <= n_lags and _widths(form["profiles"]) == shape
             check(fits, "estimate.forms", "profiles are not of the session's size")
             fits = len(form["effects"]) in (1 + sum(groups), 1 + sum(every))
             check(fits, "estimate.forms", "not these effects")
@@ -425,6 +418,11 @@ class ImportFold:
             raise InvalidRecord("state", f"{agent.name} cannot read it: {error!r}") from None
         check(is_same, "state", f"not a state of {agent.name}")
         self.has_state = True
+
+
+def _widths(rows: Iterable[Any]) -> set[int]:
+    """Return how many numbers rows have; nothing where there are no rows."""
+    return set(map(len, rows))
 
 
 def _sums(text: str, field: str, agent: Agent) -> bytes:

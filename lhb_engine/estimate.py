@@ -18,6 +18,7 @@ UNTOLD = {
     "repetition": "What a choice pays changes with what was chosen lately.",
     "season": "Rewards repeat whatever is chosen, and fits are not told: what choices pay is not "
     "told apart from that.",
+    "horizon_short": "Choices pay beyond the horizon: what they earn in all is not known.",
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 GAIN_UNTOLD = UNTOLD | {
@@ -26,7 +27,6 @@ GAIN_UNTOLD = UNTOLD | {
     "known.",
     "offers_follow": "What is offered follows from choices: what they earn over chance is not "
     "known.",
-    "horizon_short": "Choices pay beyond the horizon: what they earn in all is not known.",
 }
 Status = Literal["ok", "zero", "insufficient_data"]
 

@@ -116,10 +116,9 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Read the rounds of an exported session in the order in which they were played.
 
     The file has them by trajectory, and rewards after their decisions: a first pass keeps the
-    rewards, and where each round stands. A reward over a span of rounds belongs to no single round
-    and is left out. Of a reward that was corrected, the last value counts. A voided decision was
-    never shown: its round is one without action. Contexts of all arms are read where the session
-    keeps those of all rounds.
+    rewards, and where each round stands. A reward over a span of rounds is left out, of a corrected
+    one the last value counts, and the round of a voided decision is one without action. Contexts of
+    all arms are read where the session keeps those of all rounds.
     """
     # trajectory, round, value and covariates, by the position of the first value
     values: dict[int, tuple[str, int, float, dict[str, float]]] = {}

@@ -234,9 +234,8 @@ class AnytimeFit:
     ) -> tuple[Part, Posterior, ResponseSpread | None]:
         """Return the posterior, its rows, and how trajectories differ from it in these.
 
-        Rows less own responses speak for the lag weights that these were found with. So the rows as
-        they came are fitted, too, and of both fits the likelier one decides, whatever the own
-        responses are: docs/model.md (15.2).
+        Rows less own responses keep lag weights that were wrong. So the rows as they came are
+        fitted, too, and the likelier fit decides: docs/model.md (15.2).
         """
         if not self.options.own:
             return part, found, None
@@ -336,9 +335,8 @@ class AnytimeFit:
         """Return the first round that fits use after an alarm.
 
         The later half of the rows since the installed fit is held out. Fits on all earlier rows,
-        and on the latest half, quarter, ... of them, are compared by their errors on the held-out
-        rows, and where a level explains these, about that level. A shorter window must be better
-        by a standard error.
+        and on the latest half, quarter, ... of them, are compared by their errors there, about a
+        level if one explains them. A shorter window must be better by a standard error.
         """
         cut, parts = self.past.earlier_parts(first)
         later = np.flatnonzero(self.rows.number > cut)

@@ -228,8 +228,7 @@ class FormFits:
         """Whether a form is not fitted now; `last` and `until` as in `fitted` and `KnownForm`.
 
         A form that clearly predicts worse than shared profiles rests for as many rounds as its fit
-        had rows, unless later fits have fewer. Sparse profiles cost most: they are first fitted
-        where smooth ones are not clearly worse.
+        had rows. Sparse profiles are first fitted where smooth ones are not clearly worse.
         """
         if form in (SHARED, self.in_use):
             return False

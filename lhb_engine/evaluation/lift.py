@@ -276,11 +276,7 @@ def _even_units(agent: GroupSums, control: GroupSums) -> float:
 
 
 def _lacks(agent: GroupSums, control: GroupSums) -> Floats:
-    """Return the factor of each group's variance, (2,), at least 1: docs/model.md (13.5).
-
-    Where few units carry the sum, a small group mostly lacks them, and its variance does not know
-    of them.
-    """
+    """Return the factor of each group's variance, (2,), at least 1: docs/model.md (13.5)."""
     groups = (agent, control)
     units = np.array([one.n_trajectories for one in groups], dtype=np.float64)
     rounds = np.array([one.rounds for one in groups])

@@ -56,9 +56,7 @@ def check_offers(
 ) -> Iterator[Finding | Unchecked]:
     """Look for offers that go with the choice before, by docs/model.md (12.5).
 
-    `means` (n_places, dim) are the mean contexts of a round's arms, 0 where not known. Choices go
-    by `theta`, so the part of a choice that is orthogonal to `theta` is chance. A next offer that
-    goes with this part follows from the choice.
+    `means` (n_places, dim) are the mean contexts of a round's arms, 0 where not known.
     """
     plain = means.any(axis=1) & (np.rint(rows.intercept**2) == 1)
     later = rows.followers()

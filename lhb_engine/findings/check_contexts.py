@@ -60,10 +60,9 @@ def check_features(rows: AlignedRounds) -> Iterator[Finding | Unchecked]:
 
 
 def _only_level(selected: Floats, directions: Floats) -> bool:
-    """Whether directions move the scores of all contexts alike, so that no choice needs them.
+    """Whether directions (dim, m) move the scores of all contexts (n, dim) alike.
 
-    They do where columns fall into groups whose sum never varies, as those of a category do: what
-    one group pays more, the others may pay less. (n, dim) and (dim, m).
+    They do where columns fall into groups whose sum never varies, as those of a category do.
     """
     if not directions.size:
         return False
@@ -77,11 +76,9 @@ def _only_level(selected: Floats, directions: Floats) -> bool:
 
 
 def check_actions(rows: AlignedRounds, sets: Mapping[int, Floats]) -> Iterator[Finding]:
-    """Look for rewards that tell whether there was an action, and not which.
+    """Look for rewards that tell whether there was an action, and not which, as visits do.
 
-    A reward that is known before its round's decision, such as a visit, decides whether there is an
-    action. It looks like an effect at lag 0, and is one of earlier rounds. Nobody decides it where
-    no action is one of the arms of `sets`, or was chosen beside them, as control does.
+    Not where no action is one of the arms of `sets`, or was chosen beside them, as control does.
     """
     offered = np.isin(rows.last, list(sets)) & ~actions(rows)
     if offered.any() or not all(one.any(axis=1).all() for one in sets.values()):

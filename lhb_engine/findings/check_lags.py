@@ -15,7 +15,8 @@ from lhb_engine.design.coloured_noise import autocorrelation, innovations
 from lhb_engine.findings.check_contexts import actions
 from lhb_engine.findings.check_scores import CarriedErrors, clearness
 from lhb_engine.findings.finding import Finding
-from lhb_engine.history import Flags, Floats
+from lhb_engine.history import Flags, Floats, Ints
+from lhb_engine.posterior.own_responses import carried_over
 from lhb_engine.posterior.prediction_check import Predictor
 
 LEAST_SEEING = 100  # rows that see a lag
@@ -32,7 +33,7 @@ class LagEffects(NamedTuple):
 
     `sizes` are squares of scores, each the sum of `dim` of them; `counts` the rows that see an
     action at the lag. `beyond` is the size of all lags from the horizon on together, and that of as
-    many rounds to come: what lasts shows there, where each lag alone is lost in the noise.
+    many rounds to come.
     """
 
     sizes: Floats
@@ -107,10 +108,9 @@ def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[F
 
 
 def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding]:
-    """Look for effects of contexts of the next rounds, beyond chance and beyond those of the last.
+    """Look for effects of contexts of the next rounds, beyond chance and those of the last ones.
 
-    One of the two has to be by `doubt` times as much. Errors that go with the next contexts as they
-    do with those much later, or with earlier ones, say nothing.
+    One of the two has to be by `doubt` times as much.
     """
     sizes = np.where(effects.counts >= LEAST_SEEING, effects.sizes, 0.0)
     n_lags, dim = len(sizes) // 2, effects.dim
@@ -133,29 +133,22 @@ def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding]:
 def check_halves(
     rows: AlignedRounds, errors: Floats, known: Predictor, horizon: int
 ) -> Iterator[Finding]:
-    """Look for lags at which the later half of the rows has another effect than the earlier."""
+    """Look for lags whose effects differ between the halves of the rows, and not by theta alone."""
     order = rows.in_order()
     if len(order) < 2 * LEAST_SEEING:
         return
-    left = innovations(rows, errors, autocorrelation(rows, errors))
+    rho = autocorrelation(rows, errors)
+    left = innovations(rows, errors, rho)
     acted, n_lags = actions(rows), min(horizon, rows.n_lags)
     signal = _centred((rows.contexts @ known.theta)[:, None], acted)[:, 0]
-    by_lag = ByLag(n_lags, len(left))
-    of_signal, of_square = by_lag.turned(signal), by_lag.turned(signal**2)
-    effects, variances = [], []
-    for half in np.array_split(order, 2):
-        is_row = np.zeros(len(left))
-        is_row[half] = 1.0
-        products = by_lag.sums(by_lag.turned(np.where(is_row, left, 0.0)), of_signal)
-        squares = by_lag.sums(by_lag.turned(is_row), of_square)
-        squares = np.maximum(squares, 1e-12 * float(squares.max(initial=0.0)) + 1e-300)
-        effects.append(products / squares)
-        variances.append(float(left[half] @ left[half]) / len(half) / squares)
-    scores = np.abs(effects[1] - effects[0]) / np.sqrt(
-        np.maximum(variances[0] + variances[1], 1e-300)
-    )
-    chance = max(1.0, float(np.sqrt(np.mean(scores[:n_lags] ** 2))))
-    scores = scores[n_lags:] / chance
+    halves = np.array_split(order, 2)
+    carried = carried_over(rows, known, rows.dim).T
+    carried = np.column_stack([rows.intercept, *(innovations(rows, one, rho) for one in carried)])
+    turned = left.copy()
+    for half in halves:
+        turned[half] -= carried[half] @ np.linalg.lstsq(carried[half], left[half])[0]
+    both = (_changes(one, signal, halves, n_lags) for one in (left, turned))
+    scores = np.minimum(*both)
     differ = np.flatnonzero(scores > -ndtri(CHANCE / (2.0 * n_lags)))
     if len(differ) == 0:
         return
@@ -166,6 +159,26 @@ def check_halves(
         f"{', '.join(map(str, lags))}): if this goes on, set the option `memory`.",
         lags=tuple(lags),
     )
+
+
+def _changes(errors: Floats, signal: Floats, halves: list[Ints], n_lags: int) -> Floats:
+    """Return how clearly the effect of a signal differs between halves of rows, (n_lags,)."""
+    by_lag = ByLag(n_lags, len(errors))
+    of_signal, of_square = by_lag.turned(signal), by_lag.turned(signal**2)
+    effects, variances = [], []
+    for half in halves:
+        is_row = np.zeros(len(errors))
+        is_row[half] = 1.0
+        products = by_lag.sums(by_lag.turned(is_row * errors), of_signal)
+        squares = by_lag.sums(by_lag.turned(is_row), of_square)
+        squares = np.maximum(squares, 1e-12 * float(squares.max(initial=0.0)) + 1e-300)
+        effects.append(products / squares)
+        variances.append(float(errors[half] @ errors[half]) / len(half) / squares)
+    scores = np.abs(effects[1] - effects[0]) / np.sqrt(
+        np.maximum(variances[0] + variances[1], 1e-300)
+    )
+    chance = max(1.0, float(np.sqrt(np.mean(scores[:n_lags] ** 2))))
+    return np.asarray(scores[n_lags:] / chance)
 
 
 def _centred(signals: Floats, acted: Flags) -> Floats:

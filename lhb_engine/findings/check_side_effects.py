@@ -129,8 +129,7 @@ def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
 def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     """Return which of the first covariates follow from earlier choices, (n_named,): (12.8).
 
-    The last `n_means` covariates are what `with_means` adds. What choices earn through such a
-    covariate would count as the covariate's effect.
+    The last `n_means` covariates are what `with_means` adds.
     """
     found, dim = np.zeros(n_named, bool), n_means - 1
     if not n_named or dim < 1:

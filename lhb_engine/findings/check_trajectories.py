@@ -13,7 +13,7 @@ from lhb_engine.posterior.prediction_check import Predictor
 
 LEAST_TRAJECTORIES = 8
 SURE = 4.5  # standard errors of a correlation
-LEAST_OF_HALF = 3  # rows of the earlier, and of the later rounds of a trajectory
+LEAST_OF_TWO = 6  # rows of a trajectory, whose halves are compared
 LEAST_RESPONSE = 0.1  # of what everybody's response moves rewards by
 LEAST_LEVELS = 0.1  # of the errors' variance
 LEAST_OF_EACH = 4  # rows of a trajectory
@@ -26,7 +26,7 @@ def check_responses(
 
     Two halves of a trajectory share its response, and no noise.
     """
-    starts, order = _halves(rows)
+    starts, order = _halves(rows, LEAST_OF_TWO)
     if len(starts) < 2 * LEAST_TRAJECTORIES:
         if len(np.unique(rows.owner[rows.number > 0])) > 1:
             yield Unchecked(("responses_differ",), "rows")
@@ -67,12 +67,12 @@ def check_responses(
         )
 
 
-def _halves(rows: AlignedRounds) -> tuple[Ints, Ints]:
-    """Return rows in order of trajectories, and where the halves of each that has enough begin."""
+def _halves(rows: AlignedRounds, fewest: int) -> tuple[Ints, Ints]:
+    """Return where the halves of each trajectory of enough rows begin, and rows in this order."""
     order = np.flatnonzero(rows.number > 0)
     order = order[np.argsort(rows.owner[order], kind="stable")]
     counts = np.unique(rows.owner[order], return_counts=True)[1]
-    several = counts >= 2 * LEAST_OF_HALF
+    several = counts >= fewest
     order = order[np.repeat(several, counts)]
     counts = counts[several]
     ends = np.cumsum(counts)
@@ -84,24 +84,17 @@ def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unch
     """Look for trajectories whose errors are alike in their earlier and in their later rounds."""
     if rows.levels:
         return
-    order = rows.in_order()
-    owner = rows.owner[order]
-    order = order[np.argsort(owner, kind="stable")]
-    _, starts, counts = np.unique(rows.owner[order], return_index=True, return_counts=True)
-    several = counts >= LEAST_OF_EACH
-    if several.sum() < LEAST_TRAJECTORIES:
-        if len(counts) > 1:
+    starts, order = _halves(rows, LEAST_OF_EACH)
+    if len(starts) < 2 * LEAST_TRAJECTORIES:
+        if len(np.unique(rows.owner[rows.number > 0])) > 1:
             yield Unchecked(("levels_differ",), "rows")
         return
-    sums = np.append(0.0, np.cumsum(errors[order]))
-    first, n = starts[several], counts[several]
-    middle, end = first + n // 2, first + n
-    early = (sums[middle] - sums[first]) / (middle - first)
-    late = (sums[end] - sums[middle]) / (end - middle)
+    counts = np.diff(np.append(starts, len(order)))
+    early, late = (np.add.reduceat(errors[order], starts) / counts).reshape(-1, 2).T
     early, late = early - early.mean(), late - late.mean()
     both = float(early @ late) / len(early)
     size = float(early.std() * late.std())
-    share = both / max(float(errors[order].var()), 1e-300)
+    share = both / max(float(errors[rows.number > 0].var()), 1e-300)
     alike = both / size if size > 0.0 else 0.0
     clear = float(np.arctanh(min(alike, 1.0 - 1e-12))) * float(np.sqrt(len(early) - 3))
     if share > LEAST_LEVELS and clear > SURE:

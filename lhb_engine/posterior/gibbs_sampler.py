@@ -175,10 +175,9 @@ class Chains:
     def _draw_weights(self) -> None:
         """Draw the lag weights one at a time, by (7.4) and (7.5).
 
-        Each chain visits its own candidate lags in its own random order; step i of all chains is
-        computed together. There are as many steps as a chain has candidates on average. A chain
-        with more candidates leaves a random rest to the next sweep. Weights are in units in which
-        the noise and a weight's conditional variance are 1.
+        Each chain visits its own candidate lags in its own random order, as many as a chain has on
+        average; the rest is left to the next sweep. Step i of all chains is computed together.
+        Weights are in units in which the noise and a weight's conditional variance are 1.
         """
         c, m = self.n_chains, self.n_lags
         score, odds, inverse, along, level = self._scores()

@@ -367,9 +367,8 @@ def _refit(
 ) -> RankOneRefit | str:
     """Refit all lags if there are rows enough, else those that may be active; or say why not.
 
-    Lags that may be active are so because noise made them large, and others are left out: both
-    turn what is fitted beside them. With all lags nothing is chosen. Where autocorrelation was
-    taken out, what is left of it may be a season, and all lags together can follow that.
+    Lags that may be active are so because noise made them large. With all lags nothing is chosen;
+    where autocorrelation was taken out, they can follow a season that is left of it.
     """
     n, n_lags = rows.n_rows if past is None else past.n_rows, len(found.inclusion)
     possible = np.flatnonzero(found.inclusion > POSSIBLE)

@@ -53,6 +53,10 @@ def test_costs_over_many_rounds_beyond_the_horizon_are_found(seed: int) -> None:
     assert "horizon_short" in codes(made[-1])
     assert made[-1].gain is None
     assert "beyond the horizon" in (made[-1].no_gain or "")
+    # what comes later may outweigh what the direction is known by
+    assert made[-1].in_doubt
+    assert made[-1].totals is None
+    assert made[-1].intervals is None
 
 
 def test_an_unknown_past_is_no_feature_of_an_offer() -> None:

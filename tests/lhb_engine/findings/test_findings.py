@@ -266,6 +266,18 @@ def test_lag_weights_that_change_are_found_with_their_lags():
         assert (changed.code, changed.lags) == ("lags_change", (1, 9))
 
 
+@pytest.mark.parametrize("before", [-THETA, 0.0 * THETA, np.array([0.0, -1.0, 0.5])])
+def test_a_theta_that_turned_is_no_change_of_lags(before):
+    """All lags pay otherwise then, each in its share."""
+    contexts = contexts_of()
+    early = np.convolve(contexts @ before, WEIGHTS)[:ROUNDS] + 0.1 * numbers(2).standard_normal(
+        ROUNDS
+    )
+    rewards = np.where(TIME > ROUNDS / 3, paid(contexts), early)
+    since = replace(KNOWN, since_round=ROUNDS // 3)
+    assert "lags_change" not in codes(one(contexts, rewards), since)
+
+
 @pytest.mark.parametrize(("one_of", "other", "named"), [(0, 2, (0, 2)), (1, 1, (1,))])
 def test_a_product_that_pays_beside_the_features_is_named(one_of, other, named):
     contexts = contexts_of()

@@ -13,8 +13,8 @@ from clients.cli.output import WIDTH, AsJson, counted, show
 
 
 def serve(
-    host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
+    host: Annotated[str, typer.Option(envvar="LHB_HOST", help="Address to bind.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="LHB_PORT", help="Port; 0 takes a free one.")] = 8080,
 ) -> None:
     """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db).
 

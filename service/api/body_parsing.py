@@ -43,7 +43,7 @@ from service.api.request_bodies import (
     SessionCopy,
     SessionPatch,
 )
-from service.base.field_types import field_name
+from service.base.field_types import field_name, in_words
 from service.base.problems import Problem, ProblemCode
 from service.session.trial import POLICY_TAGS
 
@@ -168,7 +168,7 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
     errors: list[dict[str, Any]] = []
     for one in details[:20]:
         place = tuple(part for part in one["loc"] if part not in (*TAGS, *POLICY_TAGS))
-        said = one["msg"].removeprefix("Value error, ")
+        said = in_words(one["msg"])
         if one["type"] == "extra_forbidden":
             said = "there is no field of this name here"
         code = _CODES.get(one["type"], ProblemCode.INVALID)

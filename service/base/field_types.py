@@ -28,7 +28,8 @@ Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]
 KeyInPath = Annotated[str, Field(max_length=256, pattern=f"^{NO_STEP}?$")]
 EventId = Name
 # "~" begins the event ids of the server
-ClientId = Annotated[str, Field(max_length=256, pattern=f"^{NO_STEP.replace('.', '.~', 1)}$")]
+NO_TILDE = f"^{NO_STEP.replace('.', '.~', 1)}$"
+ClientId = Annotated[str, Field(max_length=256, pattern=NO_TILDE)]
 MOST_LETTERS = 256  # of the name of a feature, and of a category
 FEATURE = re.compile(f"[^=\\x00]{{1,{MOST_LETTERS}}}")  # "=" is between a feature and its category
 Feature = Annotated[str, Field(pattern=f"^{FEATURE.pattern}$")]
@@ -39,6 +40,15 @@ GivenCovariates = Annotated[dict[Key, Number], Field(max_length=MOST_COVARIATES)
 Dim = Annotated[int, Field(ge=1, le=100_000, description="number of features of a context")]
 Horizon = Annotated[int, Field(ge=1, le=1_000_000, description="number of lags")]
 Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
+TRIMMED = r"^[^\s\x00]([^\x00]*[^\s\x00])?$"
+STEP = 'must not be "." or "..", steps of a path, and hold no zero byte'
+PATTERNS = {  # what a text has to be
+    NO_ZERO_BYTE: "must hold no zero byte",
+    **dict.fromkeys((f"^{NO_STEP}$", f"^{NO_STEP}?$"), STEP),
+    NO_TILDE: f'{STEP}, nor begin with "~"',
+    f"^{FEATURE.pattern}$": 'must have 1 to 256 letters, without "=" and zero bytes',
+    TRIMMED: "must not begin or end with a space, and hold no zero byte",
+}
 RewardMode = Annotated[
     Literal["single", "sum"],
     Field(description="single: a round has one reward; sum: the rewards of a round add up"),
@@ -47,7 +57,7 @@ RewardUnit = Annotated[
     str,
     Field(
         max_length=16,
-        pattern=r"^[^\s\x00]([^\x00]*[^\s\x00])?$",
+        pattern=TRIMMED,
         description="what rewards are counted in, such as EUR: sentences say it",
     ),
 ]
@@ -85,6 +95,13 @@ def _rfc_3339(value: Any) -> Any:
 
 
 Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
+
+
+def in_words(said: str) -> str:
+    """Return what pydantic says of a value, without the pattern of a text."""
+    said = said.removeprefix("Value error, ")
+    pattern = said.removeprefix("String should match pattern ")[1:-1]
+    return PATTERNS.get(pattern, said)
 
 
 def field_name(location: tuple[int | str, ...]) -> str:

@@ -70,7 +70,11 @@ class ProblemCode(StrEnum):
     DUPLICATE_ARM_IDS = "duplicate_arm_ids", 409, "Two arms of one decision have the same id."
     FOREIGN_HOST = "foreign_host", 403, "The Host is not the server's, nor in LHB_ALLOWED_HOSTS."
     FOREIGN_ORIGIN = "foreign_origin", 403, "Without keys, pages of other sites are refused."
-    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "A body is not application/json."
+    UNSUPPORTED_MEDIA_TYPE = (
+        "unsupported_media_type",
+        415,
+        "A body is not application/json, or is compressed.",
+    )
     BODY_TOO_LARGE = "body_too_large", 413, "The body is larger than LHB_MAX_BODY_BYTES."
     INVALID = "invalid", 422, "A value has the wrong type or form."
     MISSING = "missing", 422, "A required field is missing."

@@ -156,8 +156,8 @@ class Settings(BaseSettings):
         return self
 
 
-# variables of the clients and of the compose files
-NOT_SETTINGS = {"LHB_API_KEY", "LHB_PORT", "LHB_METRICS_KEY_FILE", "LHB_PASSWORD_FILE"}
+# variables of the clients, of `lhb serve` and of the compose files
+NOT_SETTINGS = {"LHB_API_KEY", "LHB_HOST", "LHB_PORT", "LHB_METRICS_KEY_FILE", "LHB_PASSWORD_FILE"}
 NOT_SETTINGS |= {"LHB_POSTGRES_PASSWORD_FILE", "LHB_GRAFANA_PASSWORD_FILE"}
 NOT_SETTINGS |= {"LHB_TLS_PORT", "LHB_TLS_CERTIFICATE_FILE", "LHB_TLS_KEY_FILE"}
 

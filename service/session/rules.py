@@ -66,7 +66,7 @@ SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mod
 DEFAULT = Feature(
     "`default_reward`", ("default_reward",), lambda s, _: s.default_reward is not None
 )
-NO_HOLDOUT = Feature("no `holdout`", ("holdout",), lambda s, _: s.trial.share == 0)
+NO_HOLDOUT = Feature("an absent `holdout`", ("holdout",), lambda s, _: s.trial.share == 0)
 GUARD = Feature("`guard`", ("guard",), lambda s, _: s.trial.guard != "off")
 LEARNER = Feature(
     "an algorithm that learns from each reward as it comes",
@@ -85,18 +85,20 @@ LARGE_HORIZON = Feature(
     lambda s, kind: kind.served_horizon is not None and s.horizon > kind.served_horizon,
 )
 
-TOTALS = "totals are whole and told, 0 too: nobody says when a trajectory, or a slot's parts, end"
-STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
+TOTALS = "totals are whole and told, 0 too, as nobody says when what is summed ends: take one"
+STORED = "its state is stored with every reward: `dim` to 128, `horizon` to 10 000, or `anytime`"
+HARM = "nothing says whether its agent does harm: set `holdout`, or leave `guard` out"
+OF_ALL = 'everybody\'s totals tell no responses apart: take "trajectory", or leave `own` out'
 
 RULES = (
-    Rule(SUM, LEARNER, "a reward of a round is learned once"),
+    Rule(SUM, LEARNER, 'a reward is learned once: take "single", or `anytime`'),
     Rule(LARGE_DIM, LEARNER, STORED),
     Rule(LARGE_HORIZON, LEARNER, STORED),
-    Rule(GUARD, NO_HOLDOUT, "nothing says whether its agent does harm"),
+    Rule(GUARD, NO_HOLDOUT, HARM),
     Rule(SUM, CLOCK, TOTALS),
     Rule(DEFAULT, CLOCK, TOTALS),
     Rule(LEARNER, CLOCK, TOTALS),
-    Rule(OWN, CLOCK_OF_ALL, "totals of everybody tell no responses apart"),
+    Rule(OWN, CLOCK_OF_ALL, OF_ALL),
 )
 
 
@@ -111,7 +113,7 @@ def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
             named = (*feature.fields, *excluded.fields)
             there = [name for name in named if getattr(session, name, None) is not None]
             field = next((name for name in named if name in asked), (there or [*named])[0])
-            detail = f"{feature.name} excludes {excluded.name}: {because}"
+            detail = f"{feature.name} is not possible with {excluded.name}: {because}"
             raise Problem(ProblemCode.BAD_OPTION, detail.replace("`", ""), field)
 
 
@@ -123,10 +125,10 @@ def check_dropped(session: SessionRow, changed: SessionRow) -> None:
     waits_longer = changed.reward_wait_seconds > session.reward_wait_seconds
     is_by_time = SUM.holds(session, kind) or DEFAULT.holds(session, kind)
     if has_only_sums(session) and is_by_time and waits_longer:
-        detail = "rows of closed rounds are dropped, and a longer wait would open some again"
+        detail = "rows of closed rounds are dropped: a longer wait would open some again; leave it"
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
     if session.dropped_to and model_of(changed) != model_of(session):
-        detail = f"rounds up to position {session.dropped_to} are dropped: no fit can learn anew"
+        detail = f"rounds up to position {session.dropped_to} are dropped: make a new session"
         raise Problem(ProblemCode.BAD_OPTION, detail, "options")
     before, after = looks_back(session), looks_back(changed)
     if not session.dropped_to or before == after:
@@ -139,5 +141,5 @@ def check_dropped(session: SessionRow, changed: SessionRow) -> None:
     elif session.n_rounds - after < session.dropped_to:
         what = "a fit with this memory needs some of them"
     if what is not None:
-        detail = f"rounds up to position {session.dropped_to} are dropped, and {what}"
+        detail = f"rounds up to position {session.dropped_to} are dropped, and {what}: leave it"
         raise Problem(ProblemCode.BAD_OPTION, detail, "options.memory")

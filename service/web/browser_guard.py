@@ -80,10 +80,7 @@ def _without_port(host: str) -> str:
 
 
 def _is_local_name(name: str, address: str) -> bool:
-    """Return whether a name is this machine's own, or the address that was connected to.
-
-    A request without a Host is no browser's.
-    """
+    """Return whether a name is this machine's, the address connected to, or none (no browser)."""
     if name in ("", "localhost", address) or name.endswith(LOCAL):
         return True
     try:

@@ -18,7 +18,7 @@ from service.api.metrics import Metrics
 from service.api.routes import Handler
 from service.api.runtime import Service, service_of
 from service.api.session_names import is_by_name, is_id, replace_name
-from service.base.field_types import field_name
+from service.base.field_types import field_name, in_words
 from service.base.logs import REQUEST_ID, log_failure, shown_path
 from service.base.problems import Problem, ProblemCode, defect
 from service.base.server_settings import Settings
@@ -122,10 +122,7 @@ class Middleware:
             self._note(scope, headers, span, exchange.status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes], body: RequestBody) -> None:
-        """Refuse a request by its key, its origin, its rate, the load, or its length.
-
-        One without a valid key counts for its address.
-        """
+        """Refuse a request by key, or without one by address, by origin, rate, load or length."""
         if "\0" in scope["path"]:
             raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
         try:
@@ -142,7 +139,7 @@ class Middleware:
         if "lhb.late" in scope and may_refuse(scope):
             self.admission.n_refused += 1
             raise self.admission.problem()
-        body.check_length(headers)
+        body.check_headers(headers)
 
     async def _serve(self, scope: Scope, exchange: "Exchange") -> None:
         """Serve a request by its hot handler, or else by FastAPI."""
@@ -279,7 +276,7 @@ async def _parameters(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     field = field_name(tuple(first["loc"][1:]))
-    raise Problem(ProblemCode.INVALID, f"{field}: {first['msg']}", field)
+    raise Problem(ProblemCode.INVALID, f"{field}: {in_words(first['msg'])}", field)
 
 
 ERROR_ANSWERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _parameters}
@@ -288,9 +285,8 @@ ERROR_ANSWERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _
 def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
     """Return the handler, path template and session id ("" of a batch) of a hot route, or None.
 
-    Hot routes bypass FastAPI, whose routing, request and response objects cost more than the rest
-    of a decision. FastAPI has routes for the same paths too: they put the endpoints into the
-    OpenAPI schema, and they serve requests that no hot route matches.
+    Hot routes bypass FastAPI, which costs more than the rest of a decision. It has routes for the
+    same paths, too, for the OpenAPI schema and for requests that no hot route matches.
     """
     if scope["method"] != "POST":
         return None
@@ -304,10 +300,7 @@ def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
 
 
 def refuse_role(rank: int, method: str, route: str) -> None:
-    """Raise a 403 forbidden if a key's role is too low for a method and path template.
-
-    `rank` is the role's place in `ROLES`.
-    """
+    """Raise a 403 forbidden if a role, by its place in `ROLES`, is too low for a path template."""
     needed = NEEDED.get((method, route), ADMIN)
     if rank < needed:
         role = "no key" if rank < 0 else f"a key with the role {ROLES[rank]!r}"
@@ -316,10 +309,7 @@ def refuse_role(rank: int, method: str, route: str) -> None:
 
 
 async def refuse_by_role(request: Request) -> None:
-    """Refuse a request by `refuse_role`, and what stores more by `refuse_full`.
-
-    Every FastAPI route depends on this.
-    """
+    """Refuse a request of a FastAPI route by its role, and what stores more by `refuse_full`."""
     access, route = request.scope["lhb.access"], request.scope["route"].path
     refuse_role(access.rank, request.method, route)
     if request.method == "POST" and NEEDED.get((request.method, route)) == WRITER:
@@ -327,10 +317,7 @@ async def refuse_by_role(request: Request) -> None:
 
 
 async def refuse_unknown_parameters(request: Request) -> None:
-    """Raise a 422 for a parameter that the endpoint does not declare.
-
-    Every FastAPI route depends on this.
-    """
+    """Raise a 422 for a parameter that the endpoint, a FastAPI route, does not declare."""
     names = {field.alias for field in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in names:

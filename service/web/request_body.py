@@ -48,8 +48,11 @@ class RequestBody:
         self.is_whole = False
         self._deadline: float | None = None
 
-    def check_length(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raise 413 body_too_large if the Content-Length is above the limit."""
+    def check_headers(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raise 415 for a compressed body, 413 if the Content-Length is above the limit."""
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            detail = "a body is not compressed: send it without Content-Encoding"
+            raise Problem(ProblemCode.UNSUPPORTED_MEDIA_TYPE, detail, "content-encoding")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._limit:
             raise self._too_large()
@@ -106,10 +109,7 @@ class RequestBody:
             self._limit_values(part)
 
     def _limit_values(self, part: bytes) -> None:
-        """Raise a 422 for too many brackets, keys or strings.
-
-        Parsed, a small object takes many times the memory of its text.
-        """
+        """Raise a 422 for too many brackets, keys or strings: parsed, they take more memory."""
         for kind, most in MAX_OF_EACH.items():
             self._counts[kind] = self._counts.get(kind, 0) + part.count(kind)
             if self._counts[kind] > most:
@@ -142,10 +142,7 @@ class BodyMemory:
 
 
 class BodyDeadlines:
-    """Gives every body a deadline, `seconds` after its first read, whatever its chunks are.
-
-    One timer watches all bodies; a timer per request would cost every request.
-    """
+    """Gives every body a deadline, `seconds` after its first read, by one timer for them all."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -81,10 +81,7 @@ class RequestIds:
         self._numbers = count(1)
 
     def id_of(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the X-Request-Id of a request, or a new id if it has none that can be kept.
-
-        At most 128 visible ASCII characters are kept.
-        """
+        """Return a request's X-Request-Id of up to 128 visible ASCII characters, or a new id."""
         header = headers.get(b"x-request-id")
         if header is not None and ID.fullmatch(header):
             return header.decode()

@@ -46,3 +46,11 @@ def test_a_misspelt_variable_is_named_with_what_was_meant(tmp_path: Path) -> Non
         "did you mean LHB_MAX_BATCH?",
         "lhb: LHB_ZZZ is no setting of this release, and is ignored",
     ]
+
+
+def test_where_a_server_listens_is_read_as_other_settings_are() -> None:
+    """The variables' names stand in the help of the command."""
+    done = lhb("serve", LHB_PORT="eighty")
+    assert done.returncode == 2
+    assert "LHB_PORT" in done.stderr
+    assert "LHB_HOST" in lhb("serve", "--help").stdout

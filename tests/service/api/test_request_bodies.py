@@ -14,6 +14,7 @@ from service.api.body_parsing import (
     HISTORY,
     RANK,
     REWARDS,
+    SESSION,
     BodyParser,
     count_keys,
     refuse_duplicates,
@@ -173,6 +174,22 @@ def test_bad_bodies_get_the_same_answer_as_ever(body: bytes, code: str) -> None:
     with pytest.raises(Problem) as caught:
         DECISION.read(body)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ({"name": ".."}, "steps of a path"),
+        ({"name": "a\0"}, "no zero byte"),
+        ({"reward_unit": " EUR"}, "end with a space"),
+        ({"features": ["a=b", "c"]}, "1 to 256 letters"),
+    ],
+)
+def test_a_text_that_is_refused_is_told_why_in_words(member: dict[str, Any], said: str) -> None:
+    with pytest.raises(Problem) as caught:
+        SESSION.read(json.dumps({"name": "n", "dim": 2, "horizon": 3, **member}).encode())
+    assert said in str(caught.value.detail)
+    assert "pattern" not in str(caught.value.detail)
 
 
 def test_a_colon_in_a_text_costs_only_time() -> None:

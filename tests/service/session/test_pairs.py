@@ -211,3 +211,13 @@ def test_a_mode_that_is_there_already_changes_nothing(doors: Doors) -> None:
     doors.created({})
     assert taken(doors.patch, {"mode": "live"})
     assert taken(doors.patch, {"keep_rounds": 40_000})
+
+
+def test_a_refusal_says_what_to_do(harness: ServiceHarness) -> None:
+    harness.create()
+    with pytest.raises(Problem) as refused:
+        harness.run(change_session(harness.key, {"guard": "armed"}))
+    assert refused.value.detail == (
+        "guard is not possible with an absent holdout: nothing says whether its agent does harm: "
+        "set holdout, or leave guard out"
+    )

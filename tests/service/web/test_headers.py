@@ -1,5 +1,7 @@
 """What browsers are told: no answer is a page, is kept, or is read by a page of another site."""
 
+import gzip
+
 import pytest
 
 from tests.service.conftest import Serve
@@ -49,3 +51,19 @@ async def test_no_page_of_another_site_reads_an_answer(serve: Serve) -> None:
         answer = await client.get("/v1/sessions", headers=ORIGIN)
         assert answer.status_code == 200
         assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+async def test_a_compressed_body_is_refused_by_the_name_of_its_header(serve: Serve) -> None:
+    body = gzip.compress(b'{"name": "front", "dim": 2, "horizon": 3}')
+    kind = {"content-type": "application/json"}
+    async with serve() as client:
+        answer = await client.post(
+            "/v1/sessions", content=body, headers={**kind, "content-encoding": "gzip"}
+        )
+        assert (answer.status_code, answer.json()["field"]) == (415, "content-encoding")
+        plain = await client.post(
+            "/v1/sessions",
+            content=gzip.decompress(body),
+            headers={**kind, "content-encoding": "identity"},
+        )
+        assert plain.status_code == 201

@@ -13,7 +13,7 @@ from lhb_engine.design.coloured_noise import in_time, whitened
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
 from lhb_engine.design.moments import Moments, RowMoments, SquareSums
-from lhb_engine.design.scaling import Rows, Units, power_of_two
+from lhb_engine.design.scaling import LEAST_CONTEXT, Rows, Units, power_of_two
 from lhb_engine.design.session_sums import (
     KeptSums,
     Seen,
@@ -149,16 +149,16 @@ class Part:
         return f"From {self.data.n_rows} rows {known}; {active}."
 
 
-def too_little(rows: AlignedRounds) -> str:
-    """Return why rows cannot be fitted; empty if they can."""
+def too_little(rows: AlignedRounds, dim: int) -> str:
+    """Return why rows cannot be fitted, by the first `dim` features; empty if they can."""
     if rows.n_rows < LEAST_ROWS:
         return f"{rows.n_rows} measured rows; a fit needs at least {LEAST_ROWS}."
     level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
     rest = rows.y - level * rows.intercept
     if float(np.abs(rest).max()) <= 1e-12 * float(np.abs(rows.y).max()):
         return "All rewards are equal: nothing to learn from."
-    if not rows.contexts.any():
-        return "All contexts are zero: nothing to learn from."
+    if np.abs(rows.contexts[:, :dim]).max(initial=0.0) < LEAST_CONTEXT:
+        return "All contexts are zero, or too small to count: nothing to learn from."
     return ""
 
 
@@ -176,7 +176,7 @@ class RowsPast:
     def __init__(
         self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, units: Units | None = None
     ) -> None:
-        self.window, self.n_means = window, agent.covariates.n_means
+        self.window, self.n_means, self.dim = window, agent.covariates.n_means, agent.dim
         self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y))
         follows = following(rows, len(agent.covariates.names), self.n_means)
         self._silent = np.flatnonzero(follows)
@@ -228,7 +228,7 @@ class RowsPast:
 
     def too_little(self) -> str:
         """Return why the rows cannot be fitted; empty if they can."""
-        return too_little(self.rows)
+        return too_little(self.rows, self.dim)
 
     def part(self, first: int) -> Part:
         """Return the rows from the session's round `first` on."""
@@ -259,7 +259,7 @@ class RowsPast:
             back //= 2
         for start in sorted(starts):
             inside = (self.rows.number >= start) & (self.rows.number <= cut)
-            if inside.any() and not too_little(rows := self.rows.only(inside)):
+            if inside.any() and not too_little(rows := self.rows.only(inside), self.dim):
                 found[start] = fit_data(rows)
         return found
 
@@ -322,7 +322,7 @@ class SummedPast(RowsPast):
 
     def too_little(self) -> str:
         """Return why the rows cannot be fitted; empty if they can."""
-        reason, rows = too_little(self.rows), self.total.rows
+        reason, rows = too_little(self.rows, self.dim), self.total.rows
         if rows.n_rows < LEAST_ROWS or not rows.gram.any():
             return reason
         level = float(rows.covariate_target[0]) ** 2 / float(rows.covariates[0, 0])

@@ -64,9 +64,9 @@ def known_level(
 
     The level's spread is tau sigma, the noise sigma above 0; `intercept` is the column c.
     """
-    between = spread**2
-    within = between * float(intercept @ intercept) + noise**2
-    return float(intercept @ errors) * between / within, spread * noise / within**0.5
+    within = float(np.hypot(spread * float(np.linalg.norm(intercept)), noise))
+    share = spread / within  # squares of small numbers are 0
+    return float(intercept @ errors) * share**2, noise * share
 
 
 def kept_share(rho: float, sizes: Floats) -> Floats:

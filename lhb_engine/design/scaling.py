@@ -43,6 +43,7 @@ UNITS: dict[str, Any] = {
 }
 # those of standard errors
 ERROR_UNITS = {"sigma": REWARD, "lag_weights": WEIGHT, "lag_weights_error": WEIGHT}
+LEAST_CONTEXT = 1e-100  # in these units: squares of smaller ones are 0
 OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
 
 
@@ -66,14 +67,16 @@ class Units:
     def restore(self, estimate: Estimate) -> Estimate:
         """Convert an estimate from these units to the user's.
 
-        What has a number beyond a float's range becomes None. If a lag weight is beyond it, the
-        estimate becomes "insufficient_data".
+        What has a number beyond a float's range becomes None. If a lag weight, or all of them, are
+        beyond it, the estimate becomes "insufficient_data".
         """
         said = {name: self.restored(getattr(estimate, name), unit) for name, unit in UNITS.items()}
         weights, profiles = self.weights(estimate.lag_weights), estimate.lag_profiles
         profiles = None if profiles is None else self.weights(profiles)
         scaled = replace(estimate, lag_weights=weights, lag_profiles=profiles, **said)
-        if np.isfinite(weights).all() and (profiles is None or np.isfinite(profiles).all()):
+        whole = weights if profiles is None else profiles
+        held = np.abs(whole).max(initial=0.0) >= np.finfo(float).tiny or not estimate.pays.any()
+        if held and np.isfinite(weights).all() and np.isfinite(whole).all():
             return scaled
         return scaled.without_direction("insufficient_data", OUT_OF_RANGE)
 

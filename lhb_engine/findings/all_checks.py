@@ -8,7 +8,7 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.levels import without_levels
-from lhb_engine.design.scaling import Units, power_of_two
+from lhb_engine.design.scaling import LEAST_CONTEXT, Units, power_of_two
 from lhb_engine.findings.check_choices import check_choices, check_offers
 from lhb_engine.findings.check_contexts import check_actions, check_features
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
@@ -87,7 +87,8 @@ def checked(
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known, before = (one and one.in_units(units) for one in (known, before))
     rows = units.of(rows)
-    if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
+    size = float(np.abs(rows.contexts[:, :dim]).max(initial=0.0))
+    if rows.n_rows < 2 or not rows.y.any() or size < LEAST_CONTEXT:
         return [*said, NOTHING]
     key = parts.names[int(np.argmax(parts.counts))]
     one = replace(history, trajectories={key: parts[key]})

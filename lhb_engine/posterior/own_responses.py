@@ -32,6 +32,7 @@ SHOWN = 5.0  # nats by which own responses have to be likelier than none, to dec
 LIKELIER = 1.0  # nats a feature: by so many groups have to differ
 SPREADS = np.append(0.0, np.geomspace(0.01, 8.0, 10))  # of each number of theta, which is of unit
 CYCLES, STILL = 16, 1e-2  # at most so many; nats by which the last one raised the likelihood
+LOST = 1e-13  # of a variance, which floats do not tell from 0 beside it
 FARTHEST = 64.0  # that a cycle goes, in its first step
 PRIOR = 1  # trajectories, beyond one a feature, that features without correlation count as
 TINY = 1e-12  # of the errors' variance: no noise is less
@@ -182,7 +183,7 @@ class Responses:
         if said is None:
             return None
         covariance = np.array(said["covariance"], np.float64)
-        is_said = covariance.any() and said["noise"] > 0
+        is_said = covariance.any() and said["noise"] ** 2 > 0  # smaller squares are 0
         ends, unsure = said.get("intervals"), None
         if ends is not None:
             over = np.array(ends)[:, 1] ** 2 / np.maximum(np.diag(covariance), TINY) - 1.0
@@ -327,8 +328,9 @@ class _Likelihood:
         return max(found, float(np.finfo(float).tiny))
 
     def step(self, covariances: Sequence[Floats], noise2: float) -> _Sweep:
-        """Return the step at these, but for a noise of nothing."""
-        noise2 = max(noise2, TINY * self.mean_square)
+        """Return the step at these, but for a noise that is lost beside what responses move."""
+        moved = np.einsum("nij,ji->n", self.found.gram, np.sum(covariances, axis=0)).max()
+        noise2 = max(noise2, TINY * self.mean_square, LOST * float(moved))
         return _sweep(self.found, covariances, noise2, self.places, shifts=self.shifts)
 
     def likeliest(self, priors: Sequence[Floats], noise2: float) -> _Sweep:
@@ -440,9 +442,7 @@ def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, An
 def _bounds(level: _Level, n_means: int, of_groups: bool, differ: np.ndarray) -> Floats:
     """Return the ends of the variances' intervals, by the information on all of the covariance.
 
-    A variance and what errors of each theta add to it are together that of as many normal numbers
-    as trajectories, or groups, say equally much. An interval reaches down to 0 where the variance
-    is not clearly above it: for groups by errors of a variance of 0, for trajectories more slowly.
+    An interval reaches down to 0 where the variance is not clearly above it: docs/model.md 15.
     Where responses cannot `differ`, (dim,), it is 0.
     """
     from scipy.special import chdtri  # what only fits need

@@ -8,8 +8,9 @@ import pytest
 
 from lhb_engine.agents import ALGORITHMS, OptionError, make_agent
 from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
+from lhb_engine.design.levels import known_level
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import History, Measurements, Trajectory
+from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from tests.examples import repeats
 
@@ -207,3 +208,52 @@ def test_powers_of_two_change_no_bit(name):
         if a.theta is not None:
             np.testing.assert_array_equal(a.theta, b.theta)
             np.testing.assert_array_equal(a.lag_weights * 2.0**-70, b.lag_weights)
+
+
+def checked_twice(contexts_by, rewards_by, base=0.0, *, dim=3, horizon=5, users=4, **options):
+    """The second fit of `anytime` of some users' rounds, with what the checks say."""
+    rng, parts, n = np.random.default_rng(4), {}, 0
+    agent = make_agent("anytime", dim=dim, horizon=horizon, **options)
+    for user in range(users):
+        contexts = rng.uniform(-1, 1, (15, dim))
+        y = contexts.sum(axis=1) + 0.1 * rng.standard_normal(15)
+        singles = Measurements.single(np.arange(1, 16), base + y * rewards_by)
+        given = np.column_stack([contexts * contexts_by, np.ones(15), np.zeros((15, dim))])
+        parts[f"{user}"] = Trajectory(given, singles, positions=np.arange(n + 1, n + 16))
+        n += 15
+    history = History(dim, parts).over(FitWindow(1, 1, n, horizon, n))
+    for _ in range(2):
+        estimate = agent.checked_fit(history)
+        json.dumps(estimate.to_json(), allow_nan=False)
+        agent.install(estimate)
+    for key, part in parts.items():
+        json.dumps([one.tolist() for one in agent.response(key, part) or ()], allow_nan=False)
+    return estimate
+
+
+MIXED = np.array([1e12, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("contexts_by", "rewards_by", "base", "options"),
+    [
+        (1e-160, 1.0, 0.0, {"zero_start": False, "levels": True}),
+        (1e-160, 1.0, 0.0, {"zero_start": False, "levels": True, "own": True}),
+        (1e-160, 1.0, 0.0, {"zero_start": False, "profiles": "each", "signed": True}),
+        (5e-324, 1.0, 0.0, {"zero_start": False, "memory": 40}),
+        (1e12, 5e-324, 0.0, {"profiles": "each"}),
+        (1.0, 1e-200, 0.0, {"own": True, "levels": True}),
+        (MIXED, 1.0, 1e9, {"own": True, "profiles": [[0, 1]], "users": 12}),
+    ],
+)
+def test_anytime_fits_and_checks_at_a_float_s_limits(contexts_by, rewards_by, base, options):
+    estimate = checked_twice(contexts_by, rewards_by, base, **options)
+    assert estimate.theta is not None or estimate.message
+
+
+def test_a_level_is_known_of_numbers_whose_squares_are_none():
+    errors, column = np.array([2.0, 1.0]), np.ones(2)
+    value, error = known_level(errors, column, 1.0, 0.5)
+    small = known_level(errors * 1e-200, column, 1e-200, 0.5e-200)
+    assert small == pytest.approx((value * 1e-200, error * 1e-200))
+    assert (value, error) == pytest.approx((3 / 2.25, 0.5 / 1.5))

@@ -122,6 +122,7 @@ def _of_choices(
         return
     if history.latest_after is None:
         rounds = Rounds.of(history.trajectories, n_means, horizon)
+        rounds = rounds.only(rounds.at >= history.checked_window().first)  # rewards before are cut
         yield from check_missing(rounds)
         yield from check_stay(rounds, history.checked_window().last)
     else:

@@ -14,7 +14,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
 from lhb_engine.findings.check_contexts import actions
 from lhb_engine.findings.check_scores import CarriedErrors, clearness
-from lhb_engine.findings.finding import Finding
+from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
 from lhb_engine.posterior.prediction_check import Predictor
@@ -81,12 +81,13 @@ def _beyond(
     return float(past @ past), float(future @ future)
 
 
-def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[Finding]:
+def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[Finding | Unchecked]:
     """Look for effects of contexts from h to 2h - 1 rounds ago, `doubt` times beyond chance."""
     sizes, counts, dim, beyond = effects
     n_lags = len(sizes) // 2
     past, seen = sizes[n_lags + horizon :], counts[n_lags + horizon :] >= LEAST_SEEING
     if not seen.any():
+        yield Unchecked(("horizon_short",), "rows")
         return
     future = sizes[: n_lags - horizon][::-1][seen]
     chance = max(1.0, float(future.mean()) / dim)
@@ -107,7 +108,7 @@ def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[F
     )
 
 
-def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding]:
+def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding | Unchecked]:
     """Look for effects of contexts of the next rounds, beyond chance and those of the last ones.
 
     One of the two has to be by `doubt` times as much.
@@ -115,6 +116,10 @@ def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding]:
     sizes = np.where(effects.counts >= LEAST_SEEING, effects.sizes, 0.0)
     n_lags, dim = len(sizes) // 2, effects.dim
     future, past = sizes[:n_lags][::-1], sizes[n_lags:]
+    # the furthest may be another trajectory's
+    if effects.counts[max(n_lags - NEXT, 1) : n_lags].max(initial=0.0) < LEAST_SEEING:
+        yield Unchecked(("rewards_early",), "rows")
+        return
     near, far = future[:NEXT], future[NEXT:]
     chance = max(1.0, float(far.mean()) / dim if len(far) else 1.0)
     beyond = chance * chdtri(dim, CHANCE / NEXT)
@@ -132,10 +137,11 @@ def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding]:
 
 def check_halves(
     rows: AlignedRounds, errors: Floats, known: Predictor, horizon: int
-) -> Iterator[Finding]:
+) -> Iterator[Finding | Unchecked]:
     """Look for lags whose effects differ between the halves of the rows, and not by theta alone."""
     order = rows.in_order()
     if len(order) < 2 * LEAST_SEEING:
+        yield Unchecked(("lags_change",), "rows")
         return
     rho = autocorrelation(rows, errors)
     left = innovations(rows, errors, rho)

@@ -74,10 +74,7 @@ class Rounds(NamedTuple):
 
 
 def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
-    """Look for ends of trajectories that go with the last choice, by docs/model.md (12.6).
-
-    `last` is the session's latest round.
-    """
+    """Look for ends of trajectories that go with the last choice (12.6), in a session to `last`."""
     if rounds.whose.max(initial=0) < 1:
         return
     order = np.lexsort((rounds.at, rounds.whose))

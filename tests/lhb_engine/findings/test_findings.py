@@ -489,3 +489,28 @@ def test_what_a_lag_tells_is_about_the_means_of_the_rows_that_see_it():
     rows = align(History(DIM, parts).over(FitWindow(1, 1, 600, 30, 600)))
     effects = LagEffects.of(rows, rows.y, 15)
     assert effects.sizes[30 + 15 :][: 30 - 15 - 5].max() < chdtri(DIM, 1e-3)
+
+
+def test_rows_of_one_round_each_tell_nothing_of_rounds_to_come():
+    """The latest rows of a wide fleet are so: what cannot be seen is said to be unchecked."""
+    parts = {}
+    for user in range(400):
+        rewards = Measurements.single(np.arange(1, 2), paid(contexts_of(1, user)))
+        parts[f"{user}"] = Trajectory(
+            contexts_of(1, user), rewards, positions=np.arange(user + 1, user + 2)
+        )
+    said = checked(latest(over(parts, 400), HORIZON), KNOWN, HORIZON, DIM, None, 0)
+    [missing] = [one for one in unchecked_json(told_apart(said)[1]) if one["missing"] == "rows"]
+    assert {"rewards_early", "horizon_short", "levels_differ"} <= {*missing["codes"]}
+
+
+def test_rounds_before_a_window_miss_no_rewards():
+    """They are there for their contexts alone, and choices may have changed with them."""
+    given, means = contexts_of(), np.zeros((ROUNDS, DIM))
+    given[400:, 0] += 1.0
+    told = np.column_stack([np.ones(ROUNDS), means])
+    rewards = Measurements.single(TIME, paid(given))
+    history = History(DIM, {"": Trajectory(given, rewards, covariates=told)}, groups=(1 + DIM,))
+    window = FitWindow(1, 401, ROUNDS, 100, ROUNDS)
+    said = checked(latest(history.over(window), 100), KNOWN, 100, DIM, None, 1 + DIM)
+    assert "rewards_missing" not in [one.code for one in told_apart(said)[0]]

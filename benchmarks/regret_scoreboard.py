@@ -32,6 +32,8 @@ from benchmarks.worlds import (
     Geometric,
     HeavyTails,
     Hump,
+    IdealPoint,
+    Interactions,
     Kind,
     LastingNoise,
     LateBump,
@@ -192,6 +194,8 @@ PROFILES = (
     World("clickbait, noise 0.5", noise=0.5, environment=Clickbait, **SHORT),
     World("clickbait, smooth", noise=0.3, environment=SmoothClickbait, **SHORT),
     World("own lags", environment=OwnLags, **SHORT),
+    World("interactions", environment=Interactions, **SHORT),
+    World("ideal point", environment=IdealPoint, **SHORT),
     *(
         World(f"mismatch {share}", environment=with_mismatch(share), **SHORT)
         for share in (0.1, 0.26, 0.37, 0.45)
@@ -246,7 +250,7 @@ def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
         start = process_time()
         estimate = agent.fit(history)
         spent += process_time() - start
-        return estimate
+        return estimate.with_checks(*agent.checks(history, estimate))
 
     if world.users:
         users = world.draw_users(seed)

@@ -254,5 +254,5 @@ def simulate_all(
 def timed_fit(agent: Agent, history: History) -> Estimate:
     """Fit, and note the seconds it took: the engine has no clock."""
     started = time.perf_counter()
-    estimate = agent.fit(history)
+    estimate = agent.checked_fit(history)
     return replace(estimate, seconds=time.perf_counter() - started)

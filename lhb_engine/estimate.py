@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lhb_engine.design.products import Products, products_of
 from lhb_engine.history import Floats, Ints
 
 PLACES = 2048  # that are summed at once: what a processor's own cache holds
@@ -40,8 +41,8 @@ class Estimate:
     status : "ok", "zero" or "insufficient_data"
         "zero": the fit installs nothing new, and `message` says why: no lag is in the model, or
         the agent's own direction still holds. "insufficient_data": no fit was possible.
-    theta : (dim,) array or None
-        Unit direction; None unless status is "ok".
+    theta : (dim + n,) array or None
+        Unit direction, of the features and of n `products`; None unless status is "ok".
     lag_weights : (n_lags,) array
         Lag weights with theta's scale, >= 0 unless the agent's option `signed` is set.
     active_lags : tuple of int
@@ -86,6 +87,8 @@ class Estimate:
     own : dict or None
         How trajectories' responses differ, as `OwnAnswer`, without a message. None where the agent
         is not told of them, or trajectories are few.
+    products : tuple of pairs of int
+        Features whose products were fitted beside them, as further ones after all others.
     form : "shared", "sparse", "smooth" or None
         How the lag profiles are shaped: alike for all features, phi = w theta', or each feature's
         own, with few lags or smooth. None where the agent does not choose.
@@ -132,6 +135,7 @@ class Estimate:
     effects: dict[str, Any] | None = None
     levels: dict[str, Any] | None = None
     own: dict[str, Any] | None = None
+    products: Products = ()
     form: LagForm | None = None
     lag_profiles: Floats | None = None
     forms: dict[LagForm, Any] | None = None
@@ -175,6 +179,12 @@ class Estimate:
         return doubts or bool((self.diagnostics or {}).get("alarm"))
 
     @property
+    def curves(self) -> Products:
+        """The products that checks found, and that count from the next fit on."""
+        found = (one["features"] for one in self.findings if one.get("counted"))
+        return tuple((pair[0], pair[-1]) for pair in found)
+
+    @property
     def pays(self) -> Floats:
         """What actions pay at each lag: lag weights (n_lags,), or profiles (n_lags, dim)."""
         if self.lag_profiles is None or self.theta is None:
@@ -185,6 +195,7 @@ class Estimate:
         """Return a JSON object; `from_json` restores its floats to the bit."""
         out = asdict(self)
         out["active_lags"] = list(self.active_lags)
+        out["products"] = [list(pair) for pair in self.products]
         for name in ARRAYS:
             value = getattr(self, name)
             out[name] = None if value is None else value.tolist()
@@ -195,6 +206,7 @@ class Estimate:
         """Invert `to_json`; unknown keys are ignored."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         known["active_lags"] = tuple(known.get("active_lags", ()))
+        known["products"] = products_of(known.get("products", ()))
         for name in ARRAYS:
             value = known.get(name)
             known[name] = None if value is None else np.array(value, dtype=np.float64)

@@ -354,6 +354,8 @@ class History:
     sets : mapping from int to (K, dim) arrays
         The context sets of some of the latest rounds, by the round's number in the session
         (`lhb_engine.context_sets`).
+    rereads : bool
+        The next fit can read all decisions again, as further columns need.
     """
 
     dim: int
@@ -368,6 +370,7 @@ class History:
     latest_after: int | None = None
     chosen: frozenset[str] | None = None
     sets: Mapping[int, Floats] = field(default_factory=dict)
+    rereads: bool = True
 
     def checked_window(self) -> FitWindow:
         """Return the window; ValueError without it, its rounds, or finite rewards."""

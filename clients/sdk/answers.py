@@ -141,7 +141,10 @@ class LagFormAnswer(TypedDict):
 
 
 class FindingAnswer(TypedDict):
-    """A check of the model that failed on the latest rows: what was seen, and what to do."""
+    """A check of the model that failed on the latest rows: what was seen, and what to do.
+
+    What is `counted` is told to the next fit.
+    """
 
     code: Code
     message: str
@@ -149,6 +152,7 @@ class FindingAnswer(TypedDict):
     harmonics: int | None
     features: list[int]
     lags: list[int]
+    counted: NotRequired[bool]
 
 
 class UncheckedAnswer(TypedDict):
@@ -239,7 +243,10 @@ class WindowAnswer(TypedDict):
 
 
 class FitAnswer(TypedDict):
-    """A fit. The members of its estimate are absent if it failed or was skipped."""
+    """A fit. The members of its estimate are absent if it failed or was skipped.
+
+    `products` are pairs of features whose products count, as further numbers of `theta`.
+    """
 
     status: Literal["ok", "zero", "insufficient_data", "failed", "skipped"]
     reason: str | None
@@ -282,6 +289,7 @@ class FitAnswer(TypedDict):
     effects: NotRequired[EffectsAnswer | None]
     levels: NotRequired[LevelsAnswer | None]
     own: NotRequired[OwnAnswer | None]
+    products: NotRequired[list[tuple[int, int]] | None]
     form: NotRequired[LagForm | None]
     lag_profiles: NotRequired[list[list[float]] | None]
     forms: NotRequired[dict[LagForm, LagFormAnswer] | None]

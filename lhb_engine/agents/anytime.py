@@ -16,6 +16,7 @@ from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, known_level, stretch_of
+from lhb_engine.design.products import Products, products_of, with_products
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
@@ -27,6 +28,9 @@ from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
+
+
+MOST_PRODUCTS = 10  # that count beside the features
 
 
 class Anytime(Agent):
@@ -45,6 +49,7 @@ class Anytime(Agent):
     options: AnytimeOptions
     settings = AnytimeSettings()
     kept = Agent.kept | {"prediction": Predictor.from_json, "candidates": floats}
+    kept |= {"products": products_of}
     takes_parts = True
     takes_sets = True
 
@@ -105,6 +110,7 @@ class Anytime(Agent):
         scores = self.scores(contexts)
         if self.candidates is not None:
             greedy = Agent(self.dim, self.horizon, self.options)
+            greedy.products = self.products
             greedy.theta = self.candidates[(_position(draw) - 1) % len(self.candidates)]
             return greedy.scores(contexts)
         if self.theta is not None:
@@ -288,7 +294,9 @@ class Anytime(Agent):
         known = Predictor.of(estimate) or self.prediction
         n_means = self.covariates.n_means
         left_out = [self.covariates.names[j] for j in estimate.diagnostics.get("left_out", [])]
-        made = checked(told, known, self.horizon, self.dim, self.prediction, n_means)
+        room = self._room if history.rereads else 0
+        given = self.dim, self.prediction, n_means, self.products, room
+        made = checked(told, known, self.horizon, *given)
         every, unchecked = told_apart([*follows(left_out), *made])
         found = [one.to_json() for one in every if not self.options.says(one)]
         return found, unchecked_json(unchecked)
@@ -300,8 +308,26 @@ class Anytime(Agent):
 
     @property
     def fitted_dim(self) -> int:
-        """The numbers of a context, and the score of an unknown past."""
-        return self.dim + (not self.options.zero_start)
+        """The numbers of a context, products, and the score of an unknown past."""
+        return self.width + (not self.options.zero_start)
+
+    @property
+    def width(self) -> int:
+        """The numbers of a context, and products of them that count."""
+        return self.dim + len(self.products)
+
+    @property
+    def _room(self) -> int:
+        """How many more products may count."""
+        told, form = self.options, self.prediction.form if self.prediction else "shared"
+        if not told.adopts or told.own or told.profile_groups:
+            return 0
+        most = MOST_PRODUCTS
+        if form != "shared" or told.form == "smooth":
+            most = min(most, MOST_UNKNOWNS // self.horizon - self.dim)
+        elif self.fits_from_sums(self.dim, self.horizon):
+            most = sum(self.fits_from_sums(self.dim + n + 1, self.horizon) for n in range(most))
+        return max(0, most - len(self.products))
 
     @property
     def stretches(self) -> Stretches:
@@ -319,6 +345,7 @@ class Anytime(Agent):
     def told(self, history: History) -> History:
         """Return a history with what the options tell fits of it."""
         told = replace(self.covariates.told(history), levels=self.stretches.n_rounds)
+        told = with_products(told, self.products)
         return told if self.options.zero_start else with_past(told)
 
     @property
@@ -337,8 +364,30 @@ class Anytime(Agent):
         found = Predictor.of(estimate)
         if found is not None:
             self.prediction, self.candidates = found, estimate.candidates
+            self.products = estimate.products
         if self.prediction is not None:
             self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt)
+        self._count(estimate.curves)
+
+    def counting(self, width: int) -> Self:
+        """Return the agent whose fits count as many products as make `fitted_dim` this wide."""
+        n_fewer = self.fitted_dim - width
+        if n_fewer == 0:
+            return self
+        agent = object.__new__(type(self))
+        agent.__dict__ = vars(self) | {"products": self.products[:-n_fewer]}
+        agent.prediction = self.prediction and self.prediction.resized(agent.width, -n_fewer)
+        if self.theta is not None:
+            agent.theta = self.theta[: agent.width]
+        return agent
+
+    def _count(self, found: Products) -> None:
+        """Let products count in the next fits; to the prediction, they do nothing."""
+        more = tuple(pair for pair in found if pair not in self.products)
+        if self.prediction is None or not more:
+            return
+        self.prediction = self.prediction.resized(self.width, len(more))
+        self.products += more
 
 
 def _position(draw: Draw) -> int:

@@ -12,6 +12,7 @@ from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.products import widened
 from lhb_engine.estimate import FEW_LAGS, Estimate, LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
@@ -55,8 +56,12 @@ class AnytimeFit:
         self.baseline = are_repeated(past.plain)
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
-        self.theta, self.candidates, self.dim = agent.theta, agent.candidates, agent.dim
-        self.sets = [contexts / self.units.contexts for contexts in sets]
+        self.candidates, self.products, self.dim = agent.candidates, agent.products, agent.width
+        self.theta, self.n_new = agent.theta, 0
+        if agent.theta is not None:
+            self.n_new = agent.width - len(agent.theta)
+            self.theta = np.append(agent.theta, np.zeros(self.n_new))
+        self.sets = [widened(one, self.products) / self.units.contexts for one in sets]
 
     def estimate(self) -> Estimate:
         """Return the new estimate in the user's units; status `zero` if the guard refuses it.
@@ -73,7 +78,7 @@ class AnytimeFit:
         why = LOST if self._is_lost(found) else REFUSED if self._is_refused(found) else None
         if why:
             found = replace(found.without_direction("zero", why), sign_margin=None)
-        return self.units.restore(found)
+        return replace(self.units.restore(found), products=self.products)
 
     def _is_lost(self, found: Estimate) -> bool:
         """Whether after an alarm nothing stands out where something did: docs/model.md (7.34)."""
@@ -297,6 +302,8 @@ class AnytimeFit:
             return False
         if self.past.is_summed or self.options.memory is not None or self.window.first > 1:
             return False
+        if self.n_new:
+            return False  # products that no fit has counted yet
         if self._forms.in_use != old.form or (not old.has_sets and are_enough(self.sets)):
             return False
         is_late = old.last_round >= self.settings.early * self.horizon

@@ -66,8 +66,8 @@ class AnytimeOptions(Options):
     adopts: bool = option(
         True,
         "A season and a trend that the checks of a fit find are told to the later fits: they are "
-        "added to `seasonality` and `trend`, as a change of options would add them. false: they "
-        "stay findings.",
+        "added to `seasonality` and `trend`, as a change of options would add them. Products of "
+        "features that pay count in the scores from the next fit on. false: they stay findings.",
         changeable=True,
     )
 

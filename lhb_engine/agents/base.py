@@ -15,6 +15,7 @@ from lhb_engine.agents.options import OptionError, Options
 from lhb_engine.agents.scores import best_arms, is_finite, scores_of
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import NO_LEVELS, Stretches
+from lhb_engine.design.products import Products, widened
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
 from lhb_engine.randomness import Draw
@@ -76,8 +77,10 @@ class Agent:
 
     Attributes
     ----------
-    theta : (dim,) array or None
-        The installed direction.
+    theta : (dim + n,) array or None
+        The installed direction, of a context's features and the first n `products`.
+    products : tuple of pairs of int
+        Features whose products fits count; those that theta does not know do nothing yet.
     needs_truth : bool
         The agent is told parameters of the simulated world (the oracles).
     learns_within_epoch : bool
@@ -122,6 +125,7 @@ class Agent:
         self.options = options
         self.takes_means = self.n_given(dim, horizon) > dim
         self.theta: Floats | None = None
+        self.products: Products = ()
         self.prediction: Predictor | None = None  # of the installed estimate, to check it by
 
     @property
@@ -153,6 +157,10 @@ class Agent:
         """What its options tell fits of each round."""
         return Covariates()
 
+    def counting(self, width: int) -> Self:
+        """Return the agent whose fits count as many products as make `fitted_dim` this wide."""
+        return self
+
     def scores(self, contexts: Floats) -> Floats:
         """Return the score of every arm, (..., K, dim) -> (..., K), always finite.
 
@@ -176,6 +184,8 @@ class Agent:
         """Return the scores before overflows are replaced; the shape of `contexts` is checked."""
         if self.theta is None:
             return np.zeros(contexts.shape[:-1])
+        if self.products:
+            contexts = widened(contexts, self.products[: len(self.theta) - self.dim])
         return scores_of(contexts, self.theta)
 
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
@@ -345,7 +355,8 @@ class Agent:
             raise ValueError(f"{cls.name} cannot read state version {state['version']}")
         agent = cls(dim, horizon, options)
         for name, read in cls.kept.items():
-            part = state.get(name) if getattr(agent, name) is None else state[name]
+            is_new = isinstance(getattr(agent, name), tuple | None)
+            part = state.get(name) if is_new else state[name]
             if part is not None:
                 setattr(agent, name, read(part))
         return agent

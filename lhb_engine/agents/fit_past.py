@@ -391,10 +391,15 @@ def kept_sums(
 
 
 def sums_from_bytes(agent: Agent, data: bytes) -> SquareSums:
-    """Return stored sums as the agent's fits take them; ValueError if they are not of its size."""
+    """Return stored sums as the agent's fits take them; ValueError if they are not of its size.
+
+    They may lack its last products; see `Agent.counting`.
+    """
     kind = LevelSums if agent.stretches.n_rounds else Moments
     found: SquareSums = kind.from_bytes(data, agent.covariates.groups)
-    if found.dim != agent.fitted_dim or found.n_lags > agent.horizon or not found.are_finite:
+    n_fewer = agent.fitted_dim - found.dim  # products that these lack
+    fits = 0 <= n_fewer <= len(agent.products) and found.n_lags <= agent.horizon
+    if not fits or not found.are_finite:
         raise ValueError("not sums of this session")
     return found
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.levels import without_levels
+from lhb_engine.design.products import Products
 from lhb_engine.design.scaling import LEAST_CONTEXT, Units, power_of_two
 from lhb_engine.findings.check_choices import check_choices, check_offers
 from lhb_engine.findings.check_contexts import check_actions, check_features
@@ -31,6 +32,7 @@ from lhb_engine.posterior.prediction_check import Predictor, residuals
 
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
+ROWS_A_CURVE = 2  # before scores are, with all products at once
 OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated"}
 OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")
 OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, "scores_curved")
@@ -69,13 +71,16 @@ def checked(
     dim: int,
     before: Predictor | None,
     n_means: int,
+    products: Products = (),
+    room: int = 0,
 ) -> list[Finding | Unchecked]:
     """Return what the checks of docs/model.md 12 find, and which could not be made.
 
     `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
     the estimate's prediction, None before there is a direction; `before` that of the estimate in
-    use until now. `dim` are the features of an arm; a further one is that of a past before
-    round 1. The last `n_means` covariates are what `with_means` adds.
+    use until now. `dim` are the features of an arm, after which come `products`, with `room` for
+    more; a further one is that of a past before round 1. The last `n_means` covariates are what
+    `with_means` adds.
     """
     parts = Parts.of(history.trajectories)
     totals = np.ptp(parts.contexts, axis=0) > 0.0 if history.sets and len(parts.contexts) else None
@@ -97,7 +102,7 @@ def checked(
     said += check_forecast(rows, before)
     if known is not None:
         rows, known = _said(rows, known)
-    return [*said, *choices, *_all(rows, series, known, horizon, dim, history.sets)]
+    return [*said, *choices, *_all(rows, series, known, horizon, dim, products, room, history.sets)]
 
 
 def told_apart(said: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
@@ -147,14 +152,17 @@ def _all(
     known: Predictor | None,
     horizon: int,
     dim: int,
+    products: Products,
+    room: int,
     sets: Mapping[int, Floats],
 ) -> Iterator[Finding | Unchecked]:
     yield from check_effect(known.n_rows if known else 0, horizon + rows.dim, known)
     every, left, rows = rows, _errors(rows, known), _now(rows, known)
     errors = left if rows is every else _errors(rows, known)
-    rows = replace(rows, contexts=rows.contexts[:, :dim])
+    width = dim + len(products)
+    rows = replace(rows, contexts=rows.contexts[:, :width])
     if known is not None:
-        known = replace(known, theta=known.theta[:dim])
+        known = replace(known, theta=known.theta[:width])
     differ = [*check_responses(rows, errors, known)] if known else []
     differs = any(isinstance(one, Finding) for one in differ)
     levels = [] if differs else [*check_levels(rows, errors)]  # these look like levels, too
@@ -163,24 +171,28 @@ def _all(
     if differs and series is None:
         of_time = []  # both correlate errors
     yield from (*differ, *levels, *of_time)
-    yield from check_features(rows)
-    yield from check_actions(rows, sets)
+    plain = replace(rows, contexts=rows.contexts[:, :dim])
+    yield from check_features(plain)
+    yield from check_actions(plain, sets)
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
-    yield from _unchecked(rows, series, known, horizon, codes)
+    yield from _unchecked(plain, series, known, horizon, codes)
     doubt = DOUBT if codes else 1.0
-    effects = LagEffects.of(rows, errors, horizon) if errors.any() else None
+    effects = LagEffects.of(plain, errors, horizon) if errors.any() else None
     if effects is not None:
         yield from check_future(effects, doubt)
-    if rows.n_rows < ROWS_A_LAG * horizon or not errors.any() or codes & OF_TIME:
+    if rows.n_rows < ROWS_A_CURVE * horizon or not errors.any() or codes & OF_TIME:
         return  # what moves rewards over time looks like effects at many lags
+    if known is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
+        repeats = [*check_repetition(plain, errors, known)]
+        yield from repeats or check_scores(rows, errors, known, dim, products, room)
+    if rows.n_rows < ROWS_A_LAG * horizon:
+        return
     if effects is not None:
         yield from check_horizon(effects, horizon, doubt)
     if known is not None and not codes:
-        whole = replace(every, contexts=every.contexts[:, :dim])
+        whole = replace(every, contexts=every.contexts[:, :width])
         yield from check_halves(whole, left, known, horizon)
-        yield from check_profiles(rows, errors, known)
-    if known is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
-        yield from [*check_repetition(rows, errors, known)] or check_scores(rows, errors, known)
+        yield from check_profiles(plain, errors, known)
 
 
 def _unchecked(
@@ -195,8 +207,12 @@ def _unchecked(
         yield Unchecked(("trend", "season"), "rows")
     if rows.contexts.shape[1] > MOST_WHITENED:
         yield Unchecked(("rewards_early", "horizon_short"), "features")
-    if known is None or rows.n_rows < ROWS_A_LAG * horizon:
+    if known is None or rows.n_rows < ROWS_A_CURVE * horizon:
         yield Unchecked(OF_LAGS, "rows")
+    elif rows.n_rows < ROWS_A_LAG * horizon:
+        yield Unchecked(("horizon_short", *OF_PROFILES), "rows")
+        if not codes <= OF_ERRORS:
+            yield Unchecked(("scores_curved",), "found")
     elif codes & OF_TIME:
         yield Unchecked(OF_LAGS, "found")
     elif codes:

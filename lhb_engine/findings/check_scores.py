@@ -7,52 +7,66 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import fdtrc, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
+from lhb_engine.design.products import Products
 from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 
 MOST_NAMED = 3  # products
 CHANCE = 1e-4  # of a finding by chance
+CHANCE_OF_ONE = 0.1  # of a product by chance, where all together explain beyond it
 MOST_FEATURES = 8  # whose products stand beside
 CLEARER = 2.5  # times what rounds to come explain
 MEMORIES = (2, 5, 20)  # rounds
 APART = 0.05  # of a column's square that nothing beside it explains
 ROWS_A_COLUMN = 10
+LEAST_ROWS = 10  # that a product is of
 MOST_ROWS = 2048  # the latest
 MOST_NUMBERS = 2**20  # of columns
 
 
-def check_scores(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
+def check_scores(
+    rows: AlignedRounds, errors: Floats, known: Predictor, dim: int, told: Products, room: int
+) -> Iterator[Finding]:
     """Look for products that explain errors, the clearest first (docs/model.md (12.3)).
 
     Products are carried over lags as scores are. What those of later rounds explain is chance.
+    After `dim` features come the products that are `told` fits; as many as there is `room` for
+    count from the next fit on.
     """
-    pairs = list(zip(*(axis.tolist() for axis in np.triu_indices(rows.dim)), strict=True))
-    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), rows.dim + len(pairs))
-    if carried is None or not known.stands_out:
+    of_all = zip(*(axis.tolist() for axis in np.triu_indices(dim)), strict=True)
+    pairs = [pair for pair in of_all if pair not in told]
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), rows.dim + 1)
+    if carried is None or not 0 < len(pairs) * len(carried.rows.y) <= MOST_NUMBERS:
         return
     features = list(carried.rows.contexts.T)
     products = [features[one] * features[other] for one, other in pairs]
     target, every = carried.errors, carried.past(products)
+    few = (every**2).sum(axis=0) ** 2 < LEAST_ROWS * (every**4).sum(axis=0)
+    every[:, few] = 0.0  # a single reward would decide
     ahead = np.column_stack([carried.about, carried.future(features)])
     chance = clearness(ahead, carried.future(products), target)
-    limit = -float(ndtri(CHANCE / (2.0 * len(pairs))))
-    limit *= max(1.0, float(np.sqrt(np.mean(chance**2))))
+    scale = max(1.0, float(np.sqrt(np.mean(chance**2))))
+    least = max(1.0, together(ahead, carried.future(products), target)[0])
     beside = np.column_stack([carried.about, carried.past(features)])
-    for _ in range(MOST_NAMED):
+    for n in range(MOST_NAMED):
+        size, n_free = together(beside, every, target)
+        bends = fdtrc(*n_free, size / least) < CHANCE
+        by_chance = CHANCE_OF_ONE if bends else CHANCE
+        limit = -scale * float(ndtri(by_chance / (2.0 * len(pairs))))
         scores = np.abs(clearness(beside, every, target))
         best = int(scores.argmax())
         if scores[best] < limit:
             return
-        yield _of_product(*pairs[best])
+        yield _of_product(*pairs[best], counts=n < room)
         beside = np.column_stack([beside, every[:, best]])  # it may explain what others do, too
 
 
-def _of_product(one: int, other: int) -> Finding:
+def _of_product(one: int, other: int, *, counts: bool) -> Finding:
     features, told = tuple(dict.fromkeys((one, other))), "their product"
     said = f"{named(features)} work together: what one pays depends on the other"
     if one == other:
@@ -60,8 +74,11 @@ def _of_product(one: int, other: int) -> Finding:
         said = f"{named(features)} pays in a curve: twice as much of it does not pay twice as much"
     return Finding(
         "scores_curved",
-        f"{said}. Make a copy with {told} in the setting `products`: it finds how much.",
+        f"{said}. From the next fit on {told} counts in scores: nothing is to do."
+        if counts
+        else f"{said}. Make a copy with {told} in the setting `products`: it finds how much.",
         features=features,
+        counted=counts,
     )
 
 
@@ -158,13 +175,33 @@ def score_weights(rows: AlignedRounds, known: Predictor) -> Floats:
     return weights if weights.ndim == 1 else weights[:, : rows.dim] @ known.theta[: rows.dim]
 
 
-def clearness(beside: Floats, columns: Floats, target: Floats) -> Floats:
-    """Return how clearly each column explains the target, in standard errors; 0 where unclear."""
+def together(beside: Floats, columns: Floats, target: Floats) -> tuple[float, tuple[int, int]]:
+    """Return the F statistic of all columns together and its degrees; 0 where rows are few."""
+    rest, errors, n_free = _beyond(beside, columns, target)
+    size = np.linalg.norm(rest, axis=0)
+    shown = size**2 > APART * (columns**2).sum(axis=0)
+    if not 0 < 2 * int(shown.sum()) <= n_free:
+        return 0.0, (1, 1)
+    axes, sizes, _ = np.linalg.svd(rest[:, shown] / size[shown], full_matrices=False)
+    along = axes[:, sizes > 1e-3].T @ errors
+    n, explained = len(along), float(along @ along)
+    left = max(float(errors @ errors) - explained, 1e-300)
+    return explained / n * (n_free - n) / left, (n, n_free - n)
+
+
+def _beyond(beside: Floats, columns: Floats, target: Floats) -> tuple[Floats, Floats, int]:
+    """Return columns and a target less what stands beside, and in how many ways they may vary."""
     size = np.linalg.norm(beside, axis=0)
     basis, upper = np.linalg.qr(beside / np.where(size > 0.0, size, 1.0))
     basis = basis[:, np.abs(np.diag(upper)) > 1e-6]
     rest, errors = columns - basis @ (basis.T @ columns), target - basis @ (basis.T @ target)
+    return rest, errors, max(len(errors) - len(basis.T), 1)
+
+
+def clearness(beside: Floats, columns: Floats, target: Floats) -> Floats:
+    """Return how clearly each column explains the target, in standard errors; 0 where unclear."""
+    rest, errors, n_free = _beyond(beside, columns, target)
     square, whole = (rest**2).sum(axis=0), (columns**2).sum(axis=0)
-    noise = float(errors @ errors) / max(len(errors) - len(basis.T), 1)
+    noise = float(errors @ errors) / n_free
     scores = rest.T @ errors / np.sqrt(np.maximum(noise * square, 1e-300))
     return np.where(square > APART * whole, scores, 0.0)

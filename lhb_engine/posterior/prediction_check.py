@@ -117,6 +117,21 @@ class Predictor:
             own=self.own and {**self.own, "noise": self.own["noise"] / units.rewards},
         )
 
+    def resized(self, at: int, n: int) -> "Predictor":
+        """Return it with n more features at a place, which do nothing, or without -n from there."""
+
+        def changed(some: Any) -> Floats:
+            if n < 0:
+                return np.delete(some, slice(at, at - n), axis=-1)
+            return np.insert(some, [at] * n, 0.0, axis=-1)
+
+        forms = {
+            name: {**form, "profiles": changed(form["profiles"]).tolist()}
+            for name, form in self.forms.items()
+        }
+        weights = self.lag_weights if self.lag_weights.ndim == 1 else changed(self.lag_weights)
+        return replace(self, theta=changed(self.theta), lag_weights=weights, forms=forms)
+
     def since(self, rows: AlignedRounds) -> "LaterRows | None":
         """Return the rows after `last_round`, or None if there are none."""
         later = np.flatnonzero(rows.number > self.last_round)

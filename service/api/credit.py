@@ -15,6 +15,7 @@ from clients.sdk.answers import (
     Deciding,
     OneChoiceAnswer,
 )
+from lhb_engine.design.products import Products, products_of, widened
 from lhb_engine.estimate import Estimate, first_lags
 from lhb_engine.evaluation.credit import (
     credit,
@@ -31,6 +32,7 @@ from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.offered_arms import arm_of, offered_arms
 from service.rounds.stored_rows import last_decisions
 from service.rounds.timeline import timeline_of
+from service.session.names import counted_labels
 from service.session.records import DecisionRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import ChosenArm, Reader
@@ -76,7 +78,8 @@ def get_credit(
     earned = to_come = [None] * len(shown)
     if pays is not None:
         theta = np.array(estimate["theta"])
-        shares = credit(_contexts(shown, session.dim), passed, theta, pays)
+        contexts = widened(_contexts(shown, session.dim), _products(estimate))
+        shares = credit(contexts, passed, theta, pays)
         earned, to_come = (one.tolist() for one in shares)
     items = [
         {
@@ -101,7 +104,7 @@ def get_earnings(reader: Reader, session: SessionRow, rounds: int = LAST) -> dic
     estimate in use. `at_once` is paid within its `first_lags`, `later` after them; `earned` so far,
     `to_come` still. The first lags are those up to which what it pays adds up most to the other
     side of its total, at least the decision's own round. `intervals` need lag profiles of features'
-    own, and intervals of these.
+    own, and intervals of these. Products that count have items after those of the features.
     """
     estimate, reason, pays = _in_use(reader, session)
     items: list[dict[str, Any]] = []
@@ -111,13 +114,16 @@ def get_earnings(reader: Reader, session: SessionRow, rounds: int = LAST) -> dic
             passed = timeline.lags_passed(session, numbers, times, int(numbers[-1]))
             parts.append(np.column_stack([contexts, passed]))
         decisions = np.concatenate(parts)
-        contexts, n_passed = decisions[:, :-1], decisions[:, -1].astype(int)
+        products = _products(estimate)
+        contexts, n_passed = widened(decisions[:, :-1], products), decisions[:, -1].astype(int)
         profiles = _profiles(estimate, pays)
-        found, names = credit_by_feature(contexts, n_passed, profiles), session.names.columns
+        found, named = credit_by_feature(contexts, n_passed, profiles), session.names.columns
+        names = counted_labels(named, session.dim, products)
+        unnamed = range(len(named), session.dim)
         bands, total = (estimate.get("intervals") or {}).get("lag_sums"), contexts.sum(axis=0)
-        totals, ones = estimate.get("totals"), np.eye(session.dim)
+        totals, ones = estimate.get("totals"), np.eye(len(names))
         for i, n in enumerate(first_lags(profiles).tolist()):
-            item = {"feature": i, "name": names[i] if i < len(names) else None, "first_lags": n}
+            item = {"feature": i, "name": None if i in unnamed else names[i], "first_lags": n}
             intervals = None
             if bands is not None:
                 shown = np.sort(np.multiply(bands[i], total[i])).tolist()
@@ -152,8 +158,9 @@ def get_arms(
     on average, where arms keep their places, else chosen with; `is_fixed` says whether all are
     alike. `at_once`, `later`, `earned` and `to_come` are sums over an arm's decisions, as in
     `/credit/features`. They are null where `reason` says why, and intervals where `no_intervals`
-    does. `shares` has the arm's share of the decisions of each bin; `players` says what a decision
-    of the agent pays on average, and of the others who chose. Voids count nowhere.
+    does. Products that count stand after the features in a `context`. `shares` has the arm's share
+    of the decisions of each bin; `players` says what a decision of the agent pays on average, and
+    of the others who chose. Voids count nowhere.
     """
     first = max(1, session.n_rounds - rounds + 1)
     found = reader.chosen(session.key, first, session.n_rounds) if session.n_rounds else ()
@@ -165,14 +172,19 @@ def get_arms(
     counts.update(dict.fromkeys(offered, 0))
     arms = {arm: i for i, (arm, _) in enumerate(counts.most_common(MOST_ARMS))}
     numbers = np.array([arms.get(arm_of(one), len(arms)) for one in chosen], np.int64)
-    contexts = _contexts(chosen, session.dim)
-    seen = [np.array(offered.get(arm, contexts[numbers == i])) for arm, i in arms.items()]
-    means = np.array([some.mean(axis=0) for some in seen]).reshape(-1, session.dim)
     estimate, reason, pays = _in_use(reader, session)
+    products = _products(estimate)
+    given, width = _contexts(chosen, session.dim), session.dim + len(products)
+    contexts = widened(given, products)
+    seen = [
+        widened(np.array(offered.get(arm, given[numbers == i])), products)
+        for arm, i in arms.items()
+    ]
+    means = np.array([some.mean(axis=0) for some in seen]).reshape(-1, width)
     players = Counter(one.by for one in chosen)
     whose = np.array([one.by for one in chosen])
     played = np.array([contexts[whose == name].mean(axis=0) for name in players])
-    played = played.reshape(-1, session.dim)
+    played = played.reshape(-1, width)
     split: dict[str, Floats] = {}
     ones: list[OneChoiceAnswer] = []
     totals = None
@@ -269,6 +281,11 @@ def _contexts(rows: Sequence[DecisionRow | ChosenArm], dim: int) -> Floats:
 def _profiles(estimate: dict[str, Any], pays: Floats) -> Floats:
     """Return phi, (n_lags, dim)."""
     return np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
+
+
+def _products(estimate: dict[str, Any]) -> Products:
+    """Return the products that the estimate counts."""
+    return products_of(estimate.get("products") or ())
 
 
 def _in_use(

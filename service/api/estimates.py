@@ -18,6 +18,7 @@ from service.api.sessions import names_answer
 from service.commands.out_of_turn import ask_fit
 from service.fits.record import findings_of, last_estimated
 from service.rounds.timeline import timeline_of
+from service.session.names import counted_labels
 from service.session.records import DueFit, EstimateRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
@@ -72,6 +73,7 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     Status is "none" if there is no estimate yet. `findings` are those of the last fit, whether it
     gave an estimate or not, `unchecked` the checks that it could not make, and `checked` says which
     it made and found nothing; null where there is no such fit, or the algorithm makes no checks.
+    `features` says what the numbers of `theta` are: features, then `products` that count.
     """
     said: dict[str, Any] = {"findings": [], "unchecked": [], "checked": None}
     said["deciding"] = deciding(reader, session)
@@ -89,11 +91,14 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
         return {"status": "none", **said}
     record = reader.estimate(session.key, session.estimate)
     assert record is not None
+    features, products = names_answer(session)["features"], record.values.get("products")
+    if products:
+        features = counted_labels(session.names.columns, session.dim, products)
     return {
         **estimate_answer(reader, session, record, is_in_use=True),
         **said,
         "slot_seconds": timeline_of(session).seconds,
-        "features": names_answer(session)["features"],
+        "features": features,
     }
 
 

@@ -14,6 +14,7 @@ from fastapi import Query
 from clients.sdk.answers import By, PartsAnswer, SeriesAnswer
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import stretch_of
+from lhb_engine.design.products import products_of, with_products
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import covariates_of, expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints, Trajectory
@@ -164,6 +165,8 @@ def _measured(
     history = past.measured() if estimate is None else past.whole()
     told = Covariates() if estimate is None else estimate["told"]
     history = told.told(history)
+    if estimate is not None:
+        history = with_products(history, products_of(estimate.get("products") or ()))
     none = np.zeros(0, np.int64)
     found = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]
     whose: dict[str, int] = {}

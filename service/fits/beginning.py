@@ -55,7 +55,13 @@ class Beginning(NamedTuple):
 
     def agent(self, reader: Reader, session: SessionRow) -> Agent:
         """Return the session's agent as the fit takes it."""
-        return build_agent(session, None if self.is_new else reader.agent_state(session.key))
+        state = reader.agent_state(session.key)
+        if not self.is_new:
+            return build_agent(session, state)
+        agent = build_agent(session, None)
+        if has_only_sums(session) and state is not None:
+            agent.products = build_agent(session, state).products  # those of the sums
+        return agent
 
 
 def estimate_in_use(reader: Reader, session: SessionRow) -> EstimateInUse:

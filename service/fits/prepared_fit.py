@@ -19,6 +19,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, History
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
+from service.rounds.closing import closing_of
 from service.rounds.offered_arms import stored_sets
 from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import Past, timeline_of
@@ -107,6 +108,7 @@ def read_fit(
     kept, measured = None, past.seen_before(agent, measured)
     if takes_kept and sums == "kept":
         kept, anew = usable_sums(agent, past, known)
+        agent = agent if kept is None else agent.counting(kept.settled.dim)
     if past.lacks_rows(agent, has_sums=kept is not None):
         reason = (
             f"rounds up to position {session.dropped_to} are dropped, and this fit cannot go on"
@@ -122,7 +124,8 @@ def read_fit(
         kept = sums_made_anew(agent, past, measured)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
     sets = stored_sets(reader, session, agent, window, known)
-    history = replace(history, measured_before=measured, sets=sets)
+    rereads = not has_only_sums(session) and not closing_of(session).stays
+    history = replace(history, measured_before=measured, sets=sets, rereads=rereads)
     fit = PreparedFit(agent, kept, history, min(anew, known.measured))
     return ReadFit(fit, settled=settled)
 
@@ -130,7 +133,8 @@ def read_fit(
 def usable_sums(agent: Agent, past: Past, known: Watermark) -> tuple[KeptSums | None, int]:
     """Return the sums from which this fit may go on, and where these were made anew.
 
-    Or None: it reads all rows.
+    Or None: it reads all rows. Where rows were dropped, sums may lack products that the agent
+    counts.
 
     A row that a fit used must never change, but for corrections: these take it out of the sums. So
     there are none where a decision was voided since, or where a value came for a settled round that
@@ -146,7 +150,10 @@ def usable_sums(agent: Agent, past: Past, known: Watermark) -> tuple[KeptSums | 
         return NO_SUMS
     if past.has_changed(row):
         return NO_SUMS
-    return _kept(row, agent), row.anew
+    kept = _kept(row, agent)
+    if kept.settled.dim != agent.fitted_dim and not has_only_sums(past.session):
+        return NO_SUMS
+    return kept, row.anew
 
 
 def has_sums(agent: Agent, past: Past) -> bool:
@@ -188,7 +195,9 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
     if before is not None:
         measured = past.seen_before(agent, estimate_in_use(reader, session).measured)
         seen = Seen(NEVER if measured is None else measured, before.last_round)
-    found = lessened(_kept(row, agent), align(agent.told(history)), seen)
+    kept = _kept(row, agent)
+    rows = align(agent.counting(kept.settled.dim).told(history))
+    found = lessened(kept, rows, seen)
     rest = None if found.seen is None else found.seen.to_bytes()
     return row._replace(settled=found.settled.to_bytes(), seen=rest)
 

@@ -392,6 +392,14 @@ def computed_labels(products: Iterable[Sequence[str]], repetition: int) -> list[
     return [*map(PRODUCT.join, products), *([REPETITION] if repetition else [])]
 
 
+def counted_labels(
+    features: Sequence[str], dim: int, products: Iterable[Sequence[int]]
+) -> list[str]:
+    """Return labels of `dim` features, by number where they have none, and of products."""
+    every = [*features, *map(str, range(len(features), dim))]
+    return [*every, *(PRODUCT.join((every[one], every[other])) for one, other in products)]
+
+
 def check_names(parts: Any, dim: int) -> None:
     """Check what `Names` is made of, as a new session or an imported one gives it.
 

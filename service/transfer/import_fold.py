@@ -85,6 +85,7 @@ class ImportFold:
         self._allow_oracles = allow_oracles
         self._in_use = EstimateInUse()
         self._direction: Estimate | None = None  # that estimate
+        self._later: list[Estimate] = []  # fits after it: those that found products, and the last
         self._installed_due = 0  # of the fit that gave it, or took one away; 0: none did
         self._done: set[int] = set()  # due rounds of finished and pending fits
         self._failed: set[int] = set()  # due rounds of failed fits
@@ -193,7 +194,10 @@ class ImportFold:
             self.has_state = True
             if self._in_use.number != parent:
                 self._direction = Estimate.from_json(found) if has_direction else None
-                self._installed_due = window.due
+                self._later, self._installed_due = [], window.due
+            elif found["theta"] is None:
+                self._later = [one for one in self._later if one.curves]
+                self._later.append(Estimate.from_json(found))
         session.count_fit(self._in_use.number)
         values: dict[str, Any] = {
             "number": session.n_estimates,
@@ -227,10 +231,17 @@ class ImportFold:
         check(is_short, "estimate.lag_weights", "more than there are lags")
         if theta is None:
             return
+        products = found.get("products", [])
+        for pair in products:
+            fits = len(pair) == 2 and sorted(pair) == list(pair) and pair[-1] < dim
+            check(fits, "estimate.products", "not pairs of the session's features")
+        check(len(products) == len(set(map(tuple, products))), "estimate.products", "one is twice")
+        dim += len(products)
         check(len(theta) == dim, "estimate.theta", "not of this dim")
         drawn = found.get("candidates")
         check(drawn is None or _widths(drawn) == {dim}, "estimate.candidates", "not of this dim")
-        groups = every = build_agent(self.session.at_revision(revision), None).covariates.groups
+        fresh = build_agent(self.session.at_revision(revision), None)
+        every = groups = fresh.covariates.groups
         sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
         if self.agent.takes_means and sizes[1] < len(groups):  # what all arms share does nothing
             groups = groups[:-1]
@@ -243,7 +254,7 @@ class ImportFold:
         fits = len(responses["covariance"]) == dim and len(covariance) in (0, dim)
         fits = fits and _widths(every_row) == {dim} and means.keys() == errors.keys()
         check(fits, "estimate.own", "not of this dim")
-        shape, profiles = {self.agent.fitted_dim}, found.get("lag_profiles")
+        shape, profiles = {fresh.fitted_dim + len(products)}, found.get("lag_profiles")
         own = found.get("form") not in (None, "shared")
         check((profiles is not None) == own, "estimate.lag_profiles", "not as its form")
         fits = profiles is None or (len(profiles) == n_lags and _widths(profiles) == shape)
@@ -263,6 +274,7 @@ class ImportFold:
         session = self.session
         is_first = has_only_sums(session) and self.sums is None
         check(is_first, "record", "sums are once in a session that needs them, else never")
+        self._install()  # sums have its products
         for name in ("settled", "seen"):
             if record[name] is not None:
                 record[name] = _sums(record[name], name, self.agent)
@@ -396,8 +408,7 @@ class ImportFold:
         the agent goes on from its last fit.
         """
         agent = self.agent
-        if self._direction is not None:
-            agent.install(self._direction)
+        self._install()
         if not agent.learns_within_epoch or self._state is None:
             return
         state, self.line = self._state
@@ -418,6 +429,11 @@ class ImportFold:
             raise InvalidRecord("state", f"{agent.name} cannot read it: {error!r}") from None
         check(is_same, "state", f"not a state of {agent.name}")
         self.has_state = True
+
+    def _install(self) -> None:
+        if self._direction is not None:
+            for estimate in (self._direction, *self._later):
+                self.agent.install(estimate)
 
 
 def _widths(rows: Iterable[Any]) -> set[int]:

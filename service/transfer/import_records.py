@@ -54,7 +54,7 @@ DERIVED = {
     "decision": "number epoch next_fit_round",
     "measurement": "number",
     "estimate": "number epoch due parent model_version",
-    "agent": "theta prediction candidates",
+    "agent": "theta prediction candidates products",
 }
 
 
@@ -206,6 +206,7 @@ FINDING: Any = _record(
     harmonics=Count | None,
     features=list[Count],
     lags=list[Count],
+    counted=NotRequired[bool],
 )
 # the object that `Estimate.to_json` returns; numbers that are only shown may be infinite or NaN
 _SHOWN = {float | None: AnyFloat, int: Count, str: Text}
@@ -219,6 +220,7 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "lag_weights": list[WideNumber],
             "theta": list[Number] | None,
             "active_lags": NotRequired[list[Count]],
+            "products": NotRequired[list[list[Count]]],
             "n_missing": NotRequired[int],
             "diagnostics": NotRequired[dict[Text, Diagnostic | dict[Text, Diagnostic]]],
             **{name: NotRequired[kind | None] for name, kind in PARTS_OF_ESTIMATE.items()},

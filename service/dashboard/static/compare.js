@@ -65,9 +65,9 @@ function drawLearned(lags, theta, found) {
   const longest = Math.max(0, ...found.map(({ learned }) => learned?.lag_weights.length ?? 0))
   lags.redraw([Array.from({ length: longest }, (_, i) => i),
     ...found.map(({ learned }) => Array.from({ length: longest }, (_, i) => learned?.lag_weights[i] ?? null))])
-  const labels = [...new Set(found.flatMap(({ session }) => features(session)))]
+  const labels = [...new Set(found.flatMap(({ session, learned }) => features(session, learned)))]
   const values = found.map(({ session, learned }) => {
-    const own = features(session)
+    const own = features(session, learned)
     return labels.map(label => learned?.theta[own.indexOf(label)] ?? null)
   })
   theta.redraw(longest ? [labels.map((_, i) => i), ...values] : [[]], labels)

@@ -37,8 +37,11 @@ export const loading = words => make("div", { class: "notice", role: "status", "
 
 export const notice = (heading, ...more) => make("div", { class: "notice" }, make("h1", {}, heading), ...more)
 
-// The names of the columns of a session's contexts; a column without a name has its number.
-export const features = session => Array.from({ length: session.dim }, (_, i) => session.features?.[i] ?? String(i))
+// The names of the columns of a session's contexts, and of products that a fit counts; a column without a name has its number.
+export function features(session, fit) {
+  const own = Array.from({ length: session.dim }, (_, i) => session.features?.[i] ?? String(i))
+  return [...own, ...(fit?.products ?? []).map(pair => pair.map(i => own[i]).join(" x "))]
+}
 
 // A table; columns are [heading, row => content, isNumber].
 export function table(caption, columns, rows) {

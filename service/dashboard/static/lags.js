@@ -1,7 +1,7 @@
 // When actions pay: the lag weights, or the lag profiles of features, of the fit that is shown.
 
 import { features, make, number } from "./dom.js"
-import { palette } from "./palette.js"
+import { TONES, palette } from "./palette.js"
 import { barsOver, plotCard, profileLines, withIntervals } from "./plots.js"
 import { ago, howSoon } from "./units.js"
 
@@ -16,7 +16,7 @@ export function lagsCard(name) {
   const which = make("output", { for: "fit", class: "soft" })
   const walk = make("p", {}, make("label", { for: "fit" }, "How they came about: fit "), slider, " ", which)
   const node = make("div", {}, none, shared.node, own, walk)
-  let fits = [], labels = [], isFollowing = true, now = null, tones = null
+  let fits = [], isFollowing = true, now = null, tones = null
   const show = i => {
     const fit = fits[i]
     none.hidden = Boolean(fit)
@@ -27,7 +27,7 @@ export function lagsCard(name) {
     which.textContent = `${i + 1} of ${fits.length}, after ${now.unit} ${number(fit.due)}`
     slider.setAttribute("aria-valuetext", which.textContent)
     const { intervals } = fit
-    if (fit.lag_profiles) own.replaceChildren(profiles(name, now, fit, labels, tones))
+    if (fit.lag_profiles) own.replaceChildren(profiles(name, now, fit, features(now, fit), tones))
     else {
       shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(now), "weight"), heads: HEADS })
       shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, now), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
@@ -41,7 +41,6 @@ export function lagsCard(name) {
     now = session
     tones = palette(session, arms)
     fits = learned
-    labels = features(session)
     slider.max = Math.max(1, fits.length)
     if (isFollowing) slider.value = fits.length
     show(Number(slider.value) - 1)
@@ -56,7 +55,7 @@ function profiles(name, session, { lag_profiles: rows, intervals, no_intervals: 
   const bounds = end => intervals?.lag_profiles && chosen.map(i => intervals.lag_profiles.map(row => row[i][end]))
   const heads = ["lag", ...names, ...names.map(one => `${one}, low`), ...names.map(one => `${one}, high`)]
   const left = labels.length - chosen.length
-  const card = plotCard("Lag profiles: what each feature pays, and when", `${name} lag profiles`, heads, profileLines(ago(session), "pays", names, names.map(label => tones.get(label))),
+  const card = plotCard("Lag profiles: what each feature pays, and when", `${name} lag profiles`, heads, profileLines(ago(session), "pays", names, chosen.map(i => tones.get(labels[i]) ?? TONES[i % TONES.length])),
     [bounds(0) ? "Bands: 95% intervals." : `No band yet. ${why ?? ""}`, left > 0 && `The ${left} features with smaller profiles are left out.`].filter(Boolean).join(" "))
   queueMicrotask(() => card.redraw([rows.map((_, lag) => lag), ...chosen.map(i => rows.map(row => row[i])), ...(bounds(0) ?? []), ...(bounds(1) ?? [])]))
   return card.node

@@ -129,7 +129,7 @@ function ofOne({ lag_profiles: profiles, lag_weights, theta, totals }, i) {
 
 function featureTable({ items, first_round, last_round }, session, estimate) {
   if (items.length === 0) return []
-  const labels = features(session)
+  const labels = features(session, estimate)
   const weight = row => Math.abs(row.at_once) + Math.abs(row.later)
   const largest = [...items].sort((a, b) => weight(b) - weight(a)).slice(0, MOST_FEATURES).sort((a, b) => a.feature - b.feature)
   return [make("h3", {}, "By feature"), table("Credit by feature", [

@@ -25,6 +25,7 @@ OPTIONS = {
     "named": {"covariates": ("rain", "wind")},
     "levels": {"levels": True},
     "profiles": {"profiles": "chosen"},
+    "products": {"zero_start": False},
 }
 
 
@@ -151,7 +152,7 @@ def beside_of(past):
 CHAINS = [
     *(("one", "", False), ("mixed", "", True), ("missing", "season", True)),
     *(("users", "season", False), ("mixed", "named", True), ("one", "profiles", False)),
-    *(("mixed", "levels", False), ("spans", "levels", True)),
+    *(("mixed", "levels", False), ("spans", "levels", True), ("one", "products", True)),
 ]
 OTHER_CHAINS = [
     (kind, options, is_corrected)
@@ -175,6 +176,7 @@ def test_a_chain_of_fits_is_that_from_all_rows(kind, options, is_corrected, monk
     past = beside_of(past) if options == "named" else past
     past = levelled(past) if options == "levels" else past
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **OPTIONS[options])
+    agent.products = ((0, 1), (2, 2)) if options == "products" else ()
     kept, before, n_from_sums, n_rows = None, None, 0, []
     due = 139  # fits go on from sums as late as from 300 rounds on
     while due <= 1500:
@@ -200,7 +202,8 @@ def test_a_chain_of_fits_is_that_from_all_rows(kind, options, is_corrected, monk
     assert n_from_sums > 8
     assert kept.n_settled > 300
     assert n_rows[-1] < (1000 if is_corrected else 800)  # of some 1900 or 1500
-    assert agent.theta @ THETA > (0.9 if options == "named" else 0.99)
+    assert agent.theta[:DIM] @ THETA > (0.9 if options == "named" else 0.99)
+    assert len(agent.theta) == DIM + len(agent.products)
 
 
 def test_settled_grains_are_those_that_were_used_whole():

@@ -75,7 +75,7 @@ class Twins:
             self.keys.append(harness.key)
         self.chosen: dict[str, list[Any]] = {}
         self.waiting: list[tuple[float, float, str, dict[str, Any]]] = []
-        self.n = 0
+        self.n, self.bends = 0, 0.0  # what the product of the first two features pays
 
     def _each(self) -> Iterator[None]:
         for key in self.keys:
@@ -96,9 +96,9 @@ class Twins:
             assert len({(t.arm, t.scores, t.propensity, t.model_version) for t in taken}) == 1
             chosen = self.chosen.setdefault(name, [])
             chosen.append(contexts[taken[0].arm])
-            value = sign * float(
-                WEIGHTS @ np.array([*chosen[-3:], 0 * THETA, 0 * THETA])[:3] @ THETA
-            )
+            lagged = np.array([*chosen[-3:], 0 * THETA, 0 * THETA])[:3]
+            value = sign * float(WEIGHTS @ lagged @ THETA)
+            value += self.bends * float(WEIGHTS @ lagged[:, :2].prod(axis=1))
             value += self.level * len(name) + 0.05 * float(self.rng.standard_normal())
             round = len(chosen)
             when: dict[str, Any] = {"round": round}

@@ -1,17 +1,28 @@
 """A session that drops old rows goes on as one that keeps them: the same fits, to the bit."""
 
+from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.agents.fit_past import sums_from_bytes
 from service.commands.decisions import void_decision
 from service.commands.drop_rounds import drop_rounds, drop_slice, give_up_rounds
 from service.commands.out_of_turn import ask_fit
 from service.commands.rewards import ReceiveRewards
+from service.fits.prepared_fit import sums_without
 from service.rounds.retention import n_before, plan
 from service.rounds.reward import Reward
+from service.session.records import SessionKey
+from service.transfer.file_format import records, written
+from service.transfer.import_file import fold_file
 from service.transfer.replay import replay_session
+from service.writer.agent_cache import Agents, build_agent
+from service.writer.command import SessionCommand
+from service.writer.unit_of_work import UnitOfWork
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import (  # noqa: F401
     ANYTIME,
@@ -25,6 +36,24 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True, slots=True)
+class CountOneMore(SessionCommand[None]):
+    """What no fit does where rows were dropped."""
+
+    key: SessionKey
+    agents: Agents
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        session = uow.session(self.key)
+        assert session is not None
+        agent = self.agents.get(uow, session)
+        assert isinstance(agent, Anytime)
+        agent._count(((2, 2),))
+        uow.save_agent(self.key)
+
+
 NAMES, LEVELS = ("", "a", "b"), {"options": {"levels": True}}
 PAST = {"options": {"levels": True, "zero_start": False}}
 SUM, DEFAULT = {"reward_mode": "sum"}, {"default_reward": 0.25}
@@ -86,6 +115,39 @@ def test_fits_are_those_of_a_session_that_keeps_all(
     with harness.store.reader() as reader:
         replay = replay_session(reader, dropped)
     assert replay.differences == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_products_that_count_go_on_in_the_sums_of_dropped_rows(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """No other product counts from then on: the sums lack it."""
+    twins = Twins(harness, database_url, {"keep_rounds": 100})
+    twins.bends = 1.5
+    twins.play(120, ("", "a"))
+    assert [twins.last_estimate(i)["products"] for i in (0, 1)] == [[[0, 1]]] * 2
+    n_drops = 0
+    for _ in range(5):
+        twins.play(40, ("", "a"))
+        n_drops += twins.drop(1)
+    assert n_drops >= 2
+    assert twins.last_estimate(1)["products"] == [[0, 1]]
+    dropped = twins.session(1)
+    with harness.store.reader() as reader:
+        assert replay_session(reader, dropped).differences == []
+        agent = build_agent(dropped, reader.agent_state(dropped.key))
+        about = replace(dropped, keep_rounds=2**15)  # the fewest that a session may keep
+        file = BytesIO(b"".join(written(records(reader, dropped, about))))
+        assert sums_without(reader, dropped, "a") != reader.kept_sums(dropped.key)
+    assert sums_from_bytes(agent, twins.kept(1).settled).dim == DIM + 1
+    fold, _ = fold_file(file, BytesIO(), False)
+    assert fold.agent.state() == agent.state()
+
+    harness.run(CountOneMore(dropped.key, harness.agents))  # which these sums lack
+    twins.play_one_side(20, ("", "a"))
+    harness.run(ask_fit(dropped.key, harness.agents))
+    estimate = twins.fit_one(1)
+    assert (estimate["status"], estimate["products"]) == ("ok", [[0, 1]])
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

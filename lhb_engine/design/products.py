@@ -1,0 +1,35 @@
+"""Products of two features, and squares, as further columns of contexts (docs/model.md (12.3))."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lhb_engine.history import Floats, History, Parts
+
+Products = tuple[tuple[int, int], ...]  # pairs of features; of a square both are the same
+LARGEST = 1e100  # of a product that counts: its square has to be a number
+
+
+def widened(contexts: Floats, products: Products) -> Floats:
+    """Return contexts with the products after their features, (..., dim) -> (..., dim + n)."""
+    if not products:
+        return contexts
+    one, other = np.array(products).T
+    with np.errstate(over="ignore", invalid="ignore"):
+        columns = contexts[..., one] * contexts[..., other]
+    return np.concatenate([contexts, np.where(np.abs(columns) < LARGEST, columns, 0.0)], axis=-1)
+
+
+def with_products(history: History, products: Products) -> History:
+    """Return a history whose contexts are `widened`."""
+    if not products:
+        return history
+    parts = Parts.of(history.trajectories)
+    parts = replace(parts, contexts=widened(parts.contexts[:, : history.dim], products))
+    return replace(history, dim=history.dim + len(products), trajectories=parts)
+
+
+def products_of(pairs: Sequence[Sequence[int]]) -> Products:
+    """Return products from JSON."""
+    return tuple((int(one), int(other)) for one, other in pairs)

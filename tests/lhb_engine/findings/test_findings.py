@@ -5,6 +5,7 @@ How often they are right where an agent plays is measured by `lhb bench findings
 
 import ast
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -286,6 +287,28 @@ def test_a_product_that_pays_beside_the_features_is_named(one_of, other, named):
     [curved] = found(one(contexts, paid(contexts) + more))
     assert (curved.code, curved.features) == ("scores_curved", named)
     assert ("their product" in curved.message) == (len(named) == 2)
+
+
+def test_products_that_are_clear_only_together_are_named():
+    contexts = contexts_of()
+    rewards = paid(contexts) + 0.3 * numbers(9).standard_normal(ROUNDS)
+    pairs = combinations_with_replacement(range(3), 2)
+    paying = zip(pairs, (0.15, -0.15, 0.15, 0.15, -0.15, 0.15), strict=True)
+    more = [
+        np.convolve(pays * contexts[:, i] * contexts[:, j], WEIGHTS)[:ROUNDS]
+        for (i, j), pays in paying
+    ]
+    assert not any(codes(one(contexts, rewards + alone)) for alone in more)
+    assert codes(one(contexts, rewards + sum(more))) == ["scores_curved"] * 2
+
+
+def test_a_product_of_a_few_rows_is_not_named():
+    """Two features are there together in two rounds, by chance before large rewards."""
+    contexts = contexts_of()
+    contexts[:, 0], contexts[:, 1] = TIME % 5 == 0, TIME % 7 == 0
+    contexts[np.flatnonzero(contexts[:, :2].all(axis=1))[2:], 0] = 0.0
+    both = np.convolve(contexts[:, 0] * contexts[:, 1], WEIGHTS)[:ROUNDS]
+    assert codes(one(contexts, paid(contexts) + 2.0 * both)) == []
 
 
 def test_a_product_that_only_goes_with_a_feature_is_not_named():

@@ -42,6 +42,8 @@ BY_NAME = {world.name: world for world in (*TOLD, *BOARD, *HARDER, *LIFE, *DENSE
 SHORT = 48  # horizon that an agent is told where the true one is 100
 CHOSEN: dict[str, Any] = {"rounds": 600, "horizon": 24, "options": {"profiles": "chosen"}}
 SHORT_LAGS: dict[str, Any] = {"rounds": 600, "horizon": 24}
+# else what is found counts, and later fits find nothing
+STRAIGHT: dict[str, Any] = {**SHORT_LAGS, "options": {"adopts": False}}
 ACTIVITY: dict[str, Any] = {**SHORT_LAGS, "options": {"covariates": ["activity"]}}
 USERS: dict[str, Any] = {"sparsity": 3, "rounds": 40, "horizon": 20}
 # what is the matter, and the worlds in which it is
@@ -70,8 +72,8 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("horizon_short", World("horizon 48 of 100, costs later", environment=CostsLater, options={})),
     ("offers_follow", World("depletes", environment=Depletes, arms=5, **SHORT_LAGS)),
     ("covariates_follow", World("activity", environment=Activity, arms=5, **ACTIVITY)),
-    ("scores_curved", World("interactions", environment=Interactions, **SHORT_LAGS)),
-    ("scores_curved", World("ideal point", environment=IdealPoint, **SHORT_LAGS)),
+    ("scores_curved", World("interactions", environment=Interactions, **STRAIGHT)),
+    ("scores_curved", World("ideal point", environment=IdealPoint, **STRAIGHT)),
     ("lags_change", BY_NAME["w changes"]),
     ("pays_now_costs_later", World("clickbait", environment=Clickbait, **CHOSEN)),
     ("profiles_differ", World("own lags", environment=OwnLags, **CHOSEN)),

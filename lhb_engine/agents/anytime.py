@@ -364,6 +364,7 @@ class Anytime(Agent):
         found = Predictor.of(estimate)
         if found is not None:
             self.prediction, self.candidates = found, estimate.candidates
+        if found is not None or self.theta is None:
             self.products = estimate.products
         if self.prediction is not None:
             self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt)

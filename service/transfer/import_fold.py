@@ -195,7 +195,7 @@ class ImportFold:
             if self._in_use.number != parent:
                 self._direction = Estimate.from_json(found) if has_direction else None
                 self._later, self._installed_due = [], window.due
-            elif found["theta"] is None:
+            if found["theta"] is None:
                 self._later = [one for one in self._later if one.curves]
                 self._later.append(Estimate.from_json(found))
         session.count_fit(self._in_use.number)
@@ -229,13 +229,13 @@ class ImportFold:
         check((theta is None) == (status != "ok"), "estimate.theta", "not as its status")
         is_short = n_lags <= self.session.horizon
         check(is_short, "estimate.lag_weights", "more than there are lags")
-        if theta is None:
-            return
         products = found.get("products", [])
         for pair in products:
             fits = len(pair) == 2 and sorted(pair) == list(pair) and pair[-1] < dim
             check(fits, "estimate.products", "not pairs of the session's features")
         check(len(products) == len(set(map(tuple, products))), "estimate.products", "one is twice")
+        if theta is None:
+            return
         dim += len(products)
         check(len(theta) == dim, "estimate.theta", "not of this dim")
         drawn = found.get("candidates")
@@ -431,9 +431,8 @@ class ImportFold:
         self.has_state = True
 
     def _install(self) -> None:
-        if self._direction is not None:
-            for estimate in (self._direction, *self._later):
-                self.agent.install(estimate)
+        for estimate in filter(None, (self._direction, *self._later)):
+            self.agent.install(estimate)
 
 
 def _widths(rows: Iterable[Any]) -> set[int]:

@@ -18,12 +18,17 @@ from tests.service.service_harness import ZERO, ServiceHarness
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("sign", [1.0, -1.0], ids=["", "after an alarm"])
+@pytest.mark.parametrize(
+    ("sign", "bends"),
+    [(1.0, 0.0), (-1.0, 0.0), (1.0, 1.5)],
+    ids=["", "after an alarm", "with a product"],
+)
 def test_a_fit_that_finds_nothing_leaves_sums_for_the_next(
-    harness: ServiceHarness, database_url: str, tmp_path: Path, sign: float
+    harness: ServiceHarness, database_url: str, tmp_path: Path, sign: float, bends: float
 ) -> None:
     """The estimate goes, the sums stay: no later fit could do without them. It moves house, too."""
     twins = Twins(harness, database_url, {"keep_rounds": 100})
+    twins.bends = bends
     twins.play(260, ("", "ann"))
     if sign < 0.0:
         twins.play(300, ("", "ann"), sign)
@@ -45,7 +50,8 @@ def test_a_fit_that_finds_nothing_leaves_sums_for_the_next(
 
     fitted = answer()
     assert fitted.estimate is not None, fitted.reason
-    none = ZERO.to_json() | {"lag_weights": fitted.estimate["lag_weights"]}
+    assert bool(fitted.estimate["products"]) == bool(bends)
+    none = ZERO.to_json() | {name: fitted.estimate[name] for name in ("lag_weights", "products")}
     assert finish(replace(fitted, estimate=none)) == "zero"
     assert harness.session.estimate == 0
     with harness.store.reader() as reader:
@@ -61,5 +67,6 @@ def test_a_fit_that_finds_nothing_leaves_sums_for_the_next(
         harness.run(ask_fit(harness.key, harness.agents))
         again = answer()
         assert again.estimate is not None, again.reason
+        assert again.estimate["products"] == fitted.estimate["products"]
         assert again.estimate["n_rows"] == fitted.estimate["n_rows"] + 1
         assert finish(again) == again.estimate["status"]

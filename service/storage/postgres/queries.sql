@@ -6,17 +6,25 @@ begin
 -- name: commit
 commit
 
+-- name: rollback
+rollback
+
 -- name: lock_sessions
--- locks in key order, so that two processes never deadlock
-select {sessions}, revision from unnest($1::text[], $2::text[]) k(tenant, id)
-join sessions s using (tenant, id) order by tenant, id for no key update of s
+-- locks in key order, so that two processes never deadlock. What the caller knows as of a revision is
+-- read again only if more than counters has changed since
+select s.tenant, s.id, s.revision, {counters}, c.*
+from unnest($1::text[], $2::text[], $3::bigint[]) k(tenant, id, revision)
+join sessions s on s.tenant = k.tenant and s.id = k.id
+left join lateral (select {sessions_of_s}) c
+    on coalesce((s.revision - k.revision) % {count_step}, 1) <> 0
+order by s.tenant, s.id for no key update of s
 
 -- name: insert_session
 insert into sessions ({session_columns}, revision) values ({session_values}, 1)
 
 -- name: count_sessions
 update sessions s set n_rounds = c.n_rounds, n_trajectories = c.n_trajectories,
-    n_measurements = c.n_measurements, n_complete = c.n_complete, revision = s.revision + 1
+    n_measurements = c.n_measurements, n_complete = c.n_complete, revision = s.revision + {count_step}
 from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
     c(tenant, id, n_rounds, n_trajectories, n_measurements, n_complete)
 where s.tenant = c.tenant and s.id = c.id
@@ -28,11 +36,15 @@ update sessions set {session_updates}, revision = revision + 1 where tenant = $1
 insert into agent_states values ($1, $2, $3)
 on conflict (tenant, session_id) do update set state = excluded.state
 
--- name: lock_trajectories
-select {counted_trajectories} from unnest($1::text[], $2::text[], $3::text[])
-    k(tenant, session_id, trajectory)
-join trajectories t using (tenant, session_id, trajectory) {last_decision}
-order by t.tenant, t.session_id, t.trajectory for no key update of t
+-- name: trajectories_by_keys
+-- $4: rounds that the caller knows of. The index is read from there, where there is one, and not from
+-- the stored counter: of all that fits, it is read to the end of its page
+select {counted_trajectories}
+from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+    k(tenant, session_id, trajectory, n_rounds)
+join trajectories t using (tenant, session_id, trajectory)
+left join lateral ((select d.number, d.round, d.at {last_known})
+    union all (select d.number, d.round, d.at {last}) limit 1) l on true
 
 -- name: save_trajectories
 insert into trajectories ({trajectories}) select * from {trajectories_arrays}

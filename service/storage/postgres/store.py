@@ -6,8 +6,11 @@ order. These locks protect the sessions' trajectories, decisions and rewards.
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from psycopg import Cursor
@@ -21,6 +24,7 @@ from service.session.records import (
     MeasurementRow,
     SessionKey,
     SessionRow,
+    TrajectoryKey,
     TrajectoryRow,
 )
 from service.storage.ports import Changes, Contended, Keys, KnownRows
@@ -37,16 +41,20 @@ from service.storage.postgres.connection import (
 )
 from service.storage.postgres.maintenance import revision_of
 from service.storage.postgres.statements import (
+    COUNT_STEP,
     SESSION_COLUMNS,
     SESSION_UPDATES,
     SQL,
+    Exchange,
     Pipeline,
     PostgresReader,
+    ResultRows,
     columns,
 )
 from service.storage.reader import Reader
 from service.storage.schema import SCHEMA
 from service.storage.sql.statements import (
+    COUNTERS,
     counter_values,
     session_of,
     session_values,
@@ -65,26 +73,64 @@ from service.storage.transactions import (
 
 N_READERS = MAX_READS + MAX_EXPORTS  # enough that no read waits for a connection
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
-CachedSessions = ByteBounded[SessionKey, tuple[int, SessionRow]]  # with their revisions
+MOST_TRAJECTORIES = 65_536  # cached ones, at most about 1 KB each
 new_values, changed_values = session_values(SESSION_COLUMNS), session_values(SESSION_UPDATES)
 IDLE = TransactionStatus.IDLE
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
+BY_KEYS = "trajectories_by_keys"
+N_COUNTED = 3 + len(COUNTERS)  # columns of a locked session that are always read
+
+
+@dataclass(slots=True)
+class Held:
+    """A session as this process last saw it, with the revision of its row.
+
+    Whatever changes rows of a session changes its revision, so this process's trajectories of it
+    are current that were kept with the same `since`. `is_alone`: at the last look nobody else had
+    changed anything.
+    """
+
+    revision: int
+    session: SessionRow
+    is_alone: bool = True
+    since: int = field(default_factory=count().__next__)
+
+
+class Cache:
+    """Sessions and trajectories that this process used last, the latter with `Held.since`."""
+
+    def __init__(self) -> None:
+        self.sessions: ByteBounded[SessionKey, Held] = ByteBounded(MOST_SESSION_BYTES)
+        self.trajectories: OrderedDict[TrajectoryKey, tuple[int, TrajectoryRow]] = OrderedDict()
+
+    def enter(self, row: TrajectoryRow, held: Held | None) -> None:
+        """Enter a trajectory of a session that is locked; without one it is not kept."""
+        if held is not None:
+            self.trajectories[row.tenant, row.session_id, row.key] = held.since, row
+
+    def keep(self, sessions: Mapping[SessionKey, Held]) -> None:
+        """Keep sessions that were used, and forget what was not used for longest."""
+        for key, held in sessions.items():
+            if self.sessions.get(key) is not held:
+                self.sessions.keep(key, held, held.session.n_bytes)
+        self.sessions.trim()
+        while len(self.trajectories) > MOST_TRAJECTORIES:
+            self.trajectories.popitem(last=False)
 
 
 class PostgresTransaction(Transaction):
     """One batch of commands, with its sessions locked.
 
-    The cache holds sessions as this process last saw them, with their revisions. It saves parsing:
-    a locked row with the same revision has not changed since.
+    What the cache holds of them is not read again, unless their revisions have changed.
     """
 
-    def __init__(self, pipeline: Pipeline, cache: CachedSessions, slices: Slices) -> None:
+    def __init__(self, pipeline: Pipeline, cache: Cache, slices: Slices) -> None:
         self.connection = pipeline.connection
         self.reader = PostgresReader(pipeline.connection)
         self._pipeline = pipeline
         self.slices = slices
         self._cache = cache
-        self._held: dict[SessionKey, tuple[int, SessionRow]] = {}
+        self._held: dict[SessionKey, Held] = {}
         self._has_fetched = False
 
     def run(self, steps: Steps) -> None:
@@ -96,37 +142,32 @@ class PostgresTransaction(Transaction):
         await self._pipeline.wait_async(steps)
 
     def fetch(self, keys: Keys, known: KnownRows) -> Steps:
-        """Lock and read rows in one round trip.
+        """Lock and read rows, in one round trip where nobody else changes these sessions.
 
         Only the first fetch waits for locked sessions. Later ones are out of key order, and waiting
         could deadlock.
         """
         lock = "lock_sessions_now" if self._has_fetched else "lock_sessions"
         self._has_fetched = True
+        before = {key: self._cache.sessions.get(key) for key in keys.sessions}
+        sure, asked = self._remembered(keys.trajectories, before)
         kinds: dict[str, Any] = {
-            lock: keys.sessions,
-            "lock_trajectories": keys.trajectories,
+            lock: [(*key, None if held is None else held.revision) for key, held in before.items()],
+            BY_KEYS: asked,
             "decisions_by_events": [(*key, event) for key, event in keys.events],
             "decisions_by_numbers": [(*key, number) for key, number in keys.numbers],
             "decisions_by_rounds": [(*key, round) for key, round in keys.rounds],
             "measurements_by_ids": [(*key, reward) for key, reward in keys.rewards],
             "measurements_over_rounds": [(*key, round) for key, round in keys.measured],
         }
-        wanted = {name: columns(rows) for name, rows in kinds.items() if rows}
-        if not wanted:
-            return
         try:
-            with translated():
-                answers = yield from self._pipeline.exchange(wanted.items())
+            rows_by_kind = yield from self._ask(kinds)
         except Contended as contended:
             raise Contended(str(contended), next(iter(keys.sessions), None)) from contended
-        rows_by_kind = dict(zip(wanted, answers, strict=True))
         known.expect(keys)
         for row in rows_by_kind.get(lock, ()):
-            session = self._hold(row)
-            known.sessions[session.key] = session
-        for row in rows_by_kind.get("lock_trajectories", ()):
-            known.trajectories[row[:3]] = TrajectoryRow(*row)
+            self._held[row[:2]] = held = self._hold(row, before[row[:2]])
+            known.sessions[row[:2]] = held.session
         for row in (row for name in DECISIONS for row in rows_by_kind.get(name, ())):
             known.add_decision(DecisionRow(*row))
         for row in rows_by_kind.get("measurements_by_ids", ()):
@@ -135,15 +176,48 @@ class PostgresTransaction(Transaction):
         for round, *values in rows_by_kind.get("measurements_over_rounds", ()):
             measurement = MeasurementRow(*values)
             known.measured[measurement[:3], round] = measurement
+        current, others = self._remembered(sure, self._held)
+        more = yield from self._ask({BY_KEYS: others})
+        known.trajectories |= current
+        for row in (*rows_by_kind.get(BY_KEYS, ()), *more.get(BY_KEYS, ())):
+            known.trajectories[row[:3]] = trajectory = TrajectoryRow(*row)
+            self._cache.enter(trajectory, self._held.get(row[:2]))
 
-    def _hold(self, row: Sequence[Any]) -> SessionRow:
-        """Return the session of a locked row, from the cache if its revision is the same."""
-        key, revision = (str(row[0]), str(row[1])), row[-1]
-        cached = self._cache.get(key)
-        if cached is None or cached[0] != revision:
-            cached = revision, session_of(row[:-1])
-        self._held[key] = cached
-        return cached[1]
+    def _remembered(
+        self, places: Iterable[TrajectoryKey], sessions: Mapping[SessionKey, Held | None]
+    ) -> tuple[dict[TrajectoryKey, TrajectoryRow], list[tuple[Any, ...]]]:
+        """Return trajectories that are current if these sessions are, and what to ask of others."""
+        current, others, cached = {}, [], self._cache.trajectories
+        for place in places:
+            since, row = cached.get(place, (-1, None))
+            held = sessions.get(place[:2]) or self._held.get(place[:2])
+            if row is not None and held is not None and held.since == since and held.is_alone:
+                current[place] = row
+                cached.move_to_end(place)
+            else:
+                others.append((*place, 0 if row is None else row.n_rounds))
+        return current, others
+
+    def _ask(self, kinds: dict[str, Any]) -> Exchange[dict[str, ResultRows]]:
+        """Run the statements that have rows, in one round trip; return what each found."""
+        wanted = {name: columns(rows) for name, rows in kinds.items() if rows}
+        if not wanted:
+            return {}
+        with translated():
+            answers = yield from self._pipeline.exchange(wanted.items())
+        return dict(zip(wanted, answers, strict=True))
+
+    def _hold(self, row: Sequence[Any], before: Held | None) -> Held:
+        """Return the session of a locked row, of which the row has what has changed since."""
+        revision = row[2]
+        if before is None or row[N_COUNTED] is not None:
+            return Held(revision, session_of(row[N_COUNTED:]), before is None)
+        if before.revision == revision:
+            before.is_alone = True
+            return before
+        for name, value in zip(COUNTERS, row[3:], strict=False):
+            setattr(before.session, name, value)
+        return Held(revision, before.session, is_alone=False)
 
     def _execute(self, name: str, *values: Any) -> "Cursor[TupleRow]":
         with translated():
@@ -162,22 +236,25 @@ class PostgresTransaction(Transaction):
     def _statements(self, changes: Changes) -> Iterator[Statement]:
         for key in changes.deleted:
             yield "delete_session", key
-            self._cache.remove(key)
+            self._cache.sessions.remove(key)
             self._held.pop(key, None)
         for new in changes.new_sessions:
             yield "insert_session", new_values(new)
-            self._held[new.key] = 1, new
+            self._held[new.key] = Held(1, new)
         for key, session in changes.sessions.items():
             yield "update_session", (*key, *changed_values(session))
         counts = {k: s for k, s in changes.counts.items() if k not in changes.sessions}
         if counts:
             yield "count_sessions", columns((*key, *counter_values(s)) for key, s in counts.items())
-        for key in (*changes.sessions, *counts):
-            revision, session = self._held[key]
-            self._held[key] = revision + 1, session
+        for key, session in changes.sessions.items():  # trajectories may have gone
+            self._held[key] = Held(self._held[key].revision + 1, session)
+        for key in counts:
+            self._held[key].revision += COUNT_STEP
         if changes.trajectories:
             saved = map(trajectory_values, changes.trajectories.values())
             yield "save_trajectories", columns(saved)
+            for row in changes.trajectories.values():
+                self._cache.enter(row, self._held.get((row.tenant, row.session_id)))
         if changes.decisions:
             yield "insert_decisions", columns(changes.decisions)
         if changes.measurements:
@@ -190,14 +267,12 @@ class PostgresTransaction(Transaction):
         """Write and commit in one round trip; the server syncs its log before it answers."""
         with translated(is_commit=True):
             yield from self._pipeline.exchange([*self._statements(changes), ("commit", ())])
-        for key, held in self._held.items():
-            self._cache.keep(key, held, held[1].n_bytes)
-        self._cache.trim()
+        self._cache.keep(self._held)
 
     def rollback(self) -> None:
         """Roll back, and remove every session that this transaction held from the cache."""
         for key in self._held:
-            self._cache.remove(key)
+            self._cache.sessions.remove(key)
         self._pipeline.rollback()
 
 
@@ -214,7 +289,7 @@ class PostgresStore:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.sessions: CachedSessions = ByteBounded(MOST_SESSION_BYTES)
+        self.cache = Cache()
         self._writer: Pipeline | None = None
         self._idle: list[Connection] = []
         self._slots = threading.BoundedSemaphore(N_READERS)
@@ -251,7 +326,7 @@ class PostgresStore:
                 raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, "the connection is lost")
             if self._writer is not None:
                 self._writer.connection.close()
-            self.sessions.clear()
+            self.cache = Cache()
             try:
                 self._writer = self._connect()
             except NotDurable as error:
@@ -260,7 +335,7 @@ class PostgresStore:
             if not wait:
                 raise Unavailable(ProblemCode.STORAGE_NOT_DURABLE, "the settings may have changed")
             self._check_settings(self._writer.connection)
-        return PostgresTransaction(self._writer, self.sessions, self.slices)
+        return PostgresTransaction(self._writer, self.cache, self.slices)
 
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:

@@ -84,7 +84,7 @@ class KnownForm:
         takes these for effects.
         A form of an earlier fit than the shared one's has rested, and is not judged.
         """
-        if self.rests_until != shared.rests_until or later.n_rows == 0:
+        if self.rests_until < shared.rests_until or later.n_rows == 0:
             return self
         rho = min(self.autocorrelation, shared.autocorrelation)
         mine, common = (replace(form.predictor, autocorrelation=rho) for form in (self, shared))
@@ -131,6 +131,7 @@ def best_form(known: Mapping[LagForm, KnownForm], used: LagForm) -> LagForm:
 FORMS: tuple[LagForm, ...] = get_args(LagForm)
 SCOUT: LagForm = "smooth"  # the form of features' own profiles that is tried first
 ROWS_A_LAG = 1.0  # of the horizon: fewer rows do not tell forms apart
+ROWS_TO_REST = 6.0  # times the horizon: with fewer, errors that last are not known to
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ class FormFits:
         used = self.known.get(self.in_use)
         for form in FORMS:
             before = self.known.get(form)
-            if self._rests(form, last, until):
+            if self._rests(form, horizon, last, until):
                 out |= {form: before.to_json()} if before else {}
                 continue
             one, noise = (found, rho) if form == found.form else fit(moments, form)
@@ -224,16 +225,19 @@ class FormFits:
             out[form] = KnownForm(profiles, one.effects, noise, *score, until).to_json()
         return out, may_hold
 
-    def _rests(self, form: LagForm, last: int, until: int) -> bool:
-        """Whether a form is not fitted now; `last` and `until` as in `fitted` and `KnownForm`.
+    def _rests(self, form: LagForm, horizon: int, last: int, until: int) -> bool:
+        """Whether a form is not fitted now; arguments as in `fitted`, `until` as in `KnownForm`.
 
-        A form that clearly predicts worse than shared profiles rests for as many rounds as its fit
-        had rows. Sparse profiles are first fitted where smooth ones are not clearly worse.
+        A form that clearly predicts worse than shared profiles, or with rows enough these than the
+        form in use, rests for as many rounds as its fit had rows. Sparse profiles are first fitted
+        where smooth ones are not clearly worse.
         """
-        if form in (SHARED, self.in_use):
+        if form == self.in_use or (form == SHARED and until - last < ROWS_TO_REST * horizon):
             return False
         scout, known = self.known.get(SCOUT), self.known.get(form)
         if known is None:
-            return form != SCOUT and (scout is None or scout.is_worse_than(self.known[SHARED]))
-        is_worse = known.is_worse_than(self.known[SHARED])
+            no_scout = scout is None or scout.is_worse_than(self.known[SHARED])
+            return form not in (SHARED, SCOUT) and no_scout
+        beside = self.known.get(self.in_use if form == SHARED else SHARED)
+        is_worse = beside is not None and known.is_worse_than(beside)
         return is_worse and last < known.rests_until < until

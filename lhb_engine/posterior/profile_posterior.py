@@ -80,7 +80,8 @@ class SparseProfiles(Chains):
 
 
 CHAINS = 4  # of sparse profiles
-SWEEPS: dict[LagForm, tuple[int, int]] = {"sparse": (5, 8), "smooth": (6, 18)}  # before, and kept
+# before, those from profiles found with fewer rows, and kept
+SWEEPS: dict[LagForm, tuple[int, int, int]] = {"sparse": (5, 3, 8), "smooth": (6, 3, 18)}
 
 
 def profile_posterior(
@@ -115,8 +116,8 @@ def profile_posterior(
     )
     if baseline:
         chain.covariates.have_baseline()
-    first, kept = SWEEPS[form]
-    for _ in range(first):
+    first, later, kept = SWEEPS[form]
+    for _ in range(first if start is None else later):
         chain.sweep()
     phis = []
     effects, included, noise2 = np.zeros(1), np.zeros(1), 0.0

@@ -417,8 +417,7 @@ class Reader(ABC):
     ) -> Iterator[tuple[str, int, int, str]]:
         """Iterate over the measurements up to position `known` that have covariates.
 
-        They begin in ranges of rounds. Yields trajectory, first round, position and covariates, in
-        order of trajectory and position.
+        Yields trajectory, first round, position and covariates, in order of trajectory, position.
         """
         return self._each("measured_covariates_in", *key, json.dumps(ranges), known)
 
@@ -443,8 +442,7 @@ class Reader(ABC):
     ) -> int | None:
         """Return the least position of a first round of measurements `after` + 1 to `until`.
 
-        Or that of the round `n_later` after it, where there is one. Not `late`: of those that came
-        in time.
+        Or that of the round `n_later` after it, if there is one. Not `late`: of those in time.
         """
         return self._whole("oldest_measured", *key, after, until, n_later, late)
 
@@ -511,8 +509,7 @@ class Reader(ABC):
     ) -> dict[str, int]:
         """Return the last closed round of each trajectory with a position in first..last.
 
-        A round is closed if the next decision of its trajectory has a position up to `decided` and
-        was taken by `closed_at`.
+        It is closed if its trajectory's next decision, up to `decided`, was taken by `closed_at`.
         """
         return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
 
@@ -527,8 +524,7 @@ class Reader(ABC):
     def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
         """Return of each measurement at positions first..last how long it took, and if it was late.
 
-        A measurement takes the seconds from the decision of its last round on; it is late if the
-        next round had begun.
+        It takes seconds from the decision of its last round on, and is late after the next one.
         """
         return self._all(*self._window("arrivals", key, first, last))
 

@@ -61,8 +61,9 @@ def test_a_form_is_judged_by_its_squared_one_step_errors(kind):
     again = shared.judged(shared, seen)
     assert again.variance == pytest.approx(0.0, abs=1e-9)
     assert again.excess == pytest.approx(0.0, abs=1e-9)
-    rested = replace(other, rests_until=200)
-    assert rested.judged(shared, seen) is rested
+    newer, rested = (replace(other, rests_until=until) for until in (300, 200))
+    assert rested.judged(replace(shared, rests_until=300), seen) is rested
+    assert newer.judged(replace(shared, rests_until=200), seen).excess == judged.excess
 
 
 @pytest.mark.parametrize("levels", [0, 300])
@@ -139,6 +140,27 @@ def test_a_form_that_clearly_predicts_worse_rests():
     assert fitted(200, smooth=doubtful, sparse=worse) == (["smooth"], {"sparse", "smooth"})
     # after an alarm fits may have fewer rows
     assert fitted(90, smooth=worse) == (["smooth"], {"smooth"})
+
+
+@pytest.mark.parametrize("excess", [WORSE - 0.01, WORSE + 0.01])
+@pytest.mark.parametrize(("last", "horizon"), [(200, HORIZON), (300, HORIZON), (200, 34)])
+def test_shared_profiles_that_clearly_predict_worse_rest(excess, last, horizon):
+    """Than those in use, for as many rounds as their fit had rows; these are fitted each time."""
+    data = fit_data(align(history(n=200).over(FitWindow(1, 1, 200, HORIZON, 200))))
+    found = profile_posterior(data.summed().whitened(0.0), [0], "sparse", DIM)
+    used = replace(known(excess=-excess, variance=1.0), rests_until=300)
+    shared, asked = replace(known(), rests_until=300), []
+
+    def fit(of, form):
+        asked.append(form)
+        return found, 0.0
+
+    forms = FormFits({"shared": shared, "sparse": used}, "sparse", None, DIM)
+    kept, _ = forms.fitted(data, horizon, last, found, 0.0, fit)
+    rests = excess > WORSE and last < 300 and 6 * horizon <= 200
+    assert asked == (["smooth"] if rests else ["shared", "smooth"])
+    assert (kept["shared"] == shared.to_json()) == rests
+    assert kept["sparse"]["rests_until"] == last + 200
 
 
 def test_shared_profiles_come_back_as_theta_and_lag_weights():
@@ -320,6 +342,6 @@ def test_where_the_guard_refuses_another_form_the_installed_one_is_fitted():
 
     simulate(agent, world, n_rounds=103, seed=3, run_fit=fit)
     before, last = list(found.values())[-2:]
-    assert before.form == "sparse"
-    assert last.form == "sparse"
-    assert last.forms["smooth"]["excess"] > 1e5
+    assert before.form != "shared"
+    assert last.form == before.form
+    assert all(last.forms[form]["excess"] > 1e5 for form in ("sparse", "smooth"))

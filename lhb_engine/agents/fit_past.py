@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 TINY = float(np.finfo(float).tiny)  # numbers below have fewer digits
 EQUAL = 1e-13  # rewards are all equal if their variance over their mean square is below
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
+HIGH = 1e4  # times what rewards vary by: squares lose half of their digits
 FEWEST_ROWS = 40  # that a fit after an alarm may use
 SAID = 0.05  # probability from which on what all arms share is said to matter
 CORRELATED = "The noise is correlated, and features may pay at lags of their own."
@@ -162,6 +163,14 @@ def too_little(rows: AlignedRounds, dim: int) -> str:
     return ""
 
 
+def level_of(rows: AlignedRounds) -> float:
+    """Return a level so large beside what rewards vary by that squares lose their digits, or 0."""
+    at = rows.number > 0
+    rewards = rows.y[at] / rows.intercept[at]
+    level = float(np.median(rewards))
+    return level if abs(level) > HIGH * float(np.median(np.abs(rewards - level))) > 0.0 else 0.0
+
+
 class RowsPast:
     """All rows of a fit's window, in units in which the largest numbers are about 1.
 
@@ -177,7 +186,9 @@ class RowsPast:
         self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, units: Units | None = None
     ) -> None:
         self.window, self.n_means, self.dim = window, agent.covariates.n_means, agent.dim
-        self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y))
+        level = level_of(rows) if units is None and rows.n_rows else 0.0
+        rows = replace(rows, y=rows.y - level * rows.intercept) if level else rows
+        self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y), level)
         follows = following(rows, len(agent.covariates.names), self.n_means)
         self._silent = np.flatnonzero(follows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)

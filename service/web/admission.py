@@ -116,10 +116,7 @@ def may_refuse(scope: Scope) -> bool:
 
 
 def is_plain(data: bytes) -> bool:
-    """Return whether bytes are exactly one request that may be refused, without parsing them.
-
-    False may also mean that only a parser can tell.
-    """
+    """Return whether bytes are surely one request that may be refused, without parsing them."""
     if _TARGET.match(data) is None:
         return False
     end = data.find(b"\r\n\r\n")

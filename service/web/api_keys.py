@@ -129,8 +129,7 @@ def access(key: ApiKey) -> Access:
 def digest_of(scope: Scope) -> bytes:
     """Return the SHA-256 of the key that a request presents, no bytes if it presents none.
 
-    A connection keeps its last digest, and what was presented: most often the same comes again.
-    What the digest allows is looked up for every request.
+    A connection keeps its last digest, and what was presented; what it allows is looked up anew.
     """
     header = _header(scope, b"authorization")
     if not header and is_personalizer(scope["path"]):  # its callers use a header of their own

@@ -33,10 +33,9 @@ class BrowserGuard:
         self._names.add(name.lower())
 
     def check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
-        """Refuse a request that a page of another site may have sent.
+        """Refuse a request that a page of another site may have sent: 403 or 415.
 
-        It is a 403 foreign_host or foreign_origin, or a 415 unsupported_media_type. Names of
-        `headers` are in lower case.
+        Names of `headers` are in lower case.
         """
         host, origin = headers.get(b"host", b""), headers.get(b"origin")
         kind = headers.get(b"content-type", b"")

@@ -208,8 +208,7 @@ class ClientConnection(HttpToolsProtocol):
     async def begin_answer(self, scope: Scope, message: Message, send: Send) -> None:
         """Send the head of an answer to a request whose body was not read to its end.
 
-        If the body has not arrived, this answer is the last: the head says so, and nothing more is
-        read, parsed or kept.
+        If the body has not arrived, this answer is the last: the head says so, and no more is read.
         """
         cycle = self.cycle
         if cycle.scope is not scope or not cycle.more_body:
@@ -239,10 +238,7 @@ class ClientConnection(HttpToolsProtocol):
             self.loop.call_later(LINGER_SECONDS, self._linger)
 
     def _linger(self) -> None:
-        """Cut the connection, once its answer is sent.
-
-        Closing with unread bytes resets the connection. At once, the client could lose the answer.
-        """
+        """Cut the connection, once its answer is sent: at once, the client could lose that."""
         if self.transport.get_write_buffer_size():
             self.loop.call_later(LINGER_SECONDS, self._linger)
         else:
@@ -271,10 +267,7 @@ class ClientConnection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _watch(self, seconds: float) -> None:
-        """Have the present state end in so many seconds.
-
-        The timer goes on from state to state: one for each request would cost it a hundredth.
-        """
+        """Have the present state end in so many seconds, by one timer for all requests."""
         self._until = self.loop.time() + seconds
         if self._timer is not None:
             if self._fires_at <= self._until:

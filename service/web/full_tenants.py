@@ -11,10 +11,7 @@ MOST_SHARE = 0.05  # of the time is spent looking: a million sessions take a sec
 
 
 class FullTenants(Recurring):
-    """Looks from time to time how much each tenant has stored, by the counters of its sessions.
-
-    The service's `full_tenants` is replaced at every look.
-    """
+    """Sets the service's `full_tenants` from time to time, by the counters of sessions."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -20,8 +20,7 @@ class TrustedProxies:
     def find_client(self, scope: Scope) -> None:
         """Set the scope's client to the last address that no trusted proxy has.
 
-        Each proxy appends the address that it was asked from. What stands before the first address
-        that is not trusted may have been made up by the client.
+        Each proxy appends the address that it was asked from; the client may have made up others.
         """
         if scope.get("client") is None:
             return

@@ -257,3 +257,19 @@ def test_a_level_is_known_of_numbers_whose_squares_are_none():
     small = known_level(errors * 1e-200, column, 1e-200, 0.5e-200)
     assert small == pytest.approx((value * 1e-200, error * 1e-200))
     assert (value, error) == pytest.approx((3 / 2.25, 0.5 / 1.5))
+
+
+@pytest.mark.parametrize("options", [{}, {"levels": True}, {"profiles": "each"}])
+def test_a_level_far_above_what_rewards_vary_by_costs_no_digits(options):
+    """The second fit is judged, too, by the errors of the first."""
+    plain = checked_twice(1.0, 1.0, 2.0**14, users=12, **options)
+    far = checked_twice(1.0, 1.0, 2.0**30, users=12, **options)
+    assert far.theta == pytest.approx(plain.theta, abs=1e-3)
+    assert far.lag_weights == pytest.approx(plain.lag_weights, abs=1e-3)
+    assert far.sigma_hat == pytest.approx(plain.sigma_hat, rel=1e-2)
+    assert far.intercept - 2.0**30 == pytest.approx(plain.intercept - 2.0**14, abs=1e-2)
+    assert (far.forms or {}).keys() == (plain.forms or {}).keys()
+    for name, form in (far.forms or {}).items():
+        assert form["effects"][0] - 2.0**30 == pytest.approx(
+            plain.forms[name]["effects"][0] - 2.0**14, abs=1e-2
+        )

@@ -16,7 +16,7 @@ from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, known_level, stretch_of
-from lhb_engine.design.products import Products, products_of, with_products
+from lhb_engine.design.products import MOST_PRODUCTS, Products, products_of, with_products
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
@@ -28,9 +28,6 @@ from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
-
-
-MOST_PRODUCTS = 10  # that count beside the features
 
 
 class Anytime(Agent):
@@ -384,7 +381,7 @@ class Anytime(Agent):
 
     def _count(self, found: Products) -> None:
         """Let products count in the next fits; to the prediction, they do nothing."""
-        more = tuple(pair for pair in found if pair not in self.products)
+        more = tuple(pair for pair in dict.fromkeys(found) if pair not in self.products)
         if self.prediction is None or not more:
             return
         self.prediction = self.prediction.resized(self.width, len(more))

@@ -8,6 +8,7 @@ import numpy as np
 from lhb_engine.history import Floats, History, Parts
 
 Products = tuple[tuple[int, int], ...]  # pairs of features; of a square both are the same
+MOST_PRODUCTS = 10  # that count beside the features
 LARGEST = 1e100  # of a product that counts: its square has to be a number
 
 

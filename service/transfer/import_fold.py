@@ -16,6 +16,7 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.design.covariates import KNOWN
+from lhb_engine.design.products import MOST_PRODUCTS
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from service.base.field_types import MOST_SECONDS
@@ -230,10 +231,16 @@ class ImportFold:
         is_short = n_lags <= self.session.horizon
         check(is_short, "estimate.lag_weights", "more than there are lags")
         products = found.get("products", [])
+        counted = [one["features"] for one in found.get("findings", ()) if one.get("counted")]
         for pair in products:
             fits = len(pair) == 2 and sorted(pair) == list(pair) and pair[-1] < dim
             check(fits, "estimate.products", "not pairs of the session's features")
         check(len(products) == len(set(map(tuple, products))), "estimate.products", "one is twice")
+        for features in counted:
+            fits = len(features) in (1, 2) and sorted({*features}) == list(features)
+            fits = fits and features[-1] < dim
+            check(fits, "estimate.findings", "counts no product of the session's features")
+        check(len(products) + len(counted) <= MOST_PRODUCTS, "estimate.products", "too many")
         if theta is None:
             return
         dim += len(products)

@@ -113,6 +113,28 @@ async def test_a_session_that_counts_products_is_exported_and_imported(serve: Se
             field = f"estimate.estimate.{'products' if products else 'theta'}"
             problem(refused, 422, "bad_import", field)
 
+        counts = next(
+            one
+            for one in (one.get("estimate") or {} for one in records)
+            if any(found["counted"] for found in one.get("findings", ()))
+        )
+        found, last["estimate"]["products"] = counts["findings"], read["products"]
+        for features, n in (
+            ([], 1),
+            ([900], 1),
+            ([1, 0], 1),
+            ([0, 0], 1),
+            ([0, 1, 1], 1),
+            ([0], 11),
+        ):
+            told = {**found[0], "code": "scores_curved", "features": features, "counted": True}
+            counts["findings"] = [told] * n
+            refused = await client.post(
+                "/v1/sessions/import", content=resealed(records), headers=TYPED
+            )
+            field = f"estimate.estimate.{'products' if n > 1 else 'findings'}"
+            problem(refused, 422, "bad_import", field)
+
 
 async def test_who_adopts_nothing_is_advised_to_make_a_copy(serve: Serve) -> None:
     async with serve() as client:

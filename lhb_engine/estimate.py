@@ -20,6 +20,7 @@ UNTOLD = {
     "season": "Rewards repeat whatever is chosen, and fits are not told: what choices pay is not "
     "told apart from that.",
     "horizon_short": "Choices pay beyond the horizon: what they earn in all is not known.",
+    "scores_curved": "Products of features pay that do not count: what choices pay is not known.",
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 GAIN_UNTOLD = UNTOLD | {

@@ -64,6 +64,10 @@ def test_a_product_that_is_found_changes_no_score_until_a_fit_has_counted_it():
     estimate = agent.checked_fit(over(bent(), 200))
     assert [one["features"] for one in estimate.findings if one["counted"]] == [[0, 1]]
     assert estimate.products == ()
+    # straight scores are wrong there, and draws of straight scores do not know by how much
+    assert (estimate.gain, estimate.intervals, estimate.totals) == (None, None, None)
+    assert "do not count" in (estimate.no_gain or "")
+    assert estimate.in_doubt
     agent.install(estimate)
     assert agent.products == ((0, 1),)
     contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (5, DIM))

@@ -1,6 +1,7 @@
 """What every store promises of the sums of a session's past, and of the rows after them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,8 +9,15 @@ import service.rounds.history
 from lhb_engine.history import FitWindow
 from service.rounds.history import PastByDecision
 from service.session.records import KeptSumsRow, SlotSumsRow, Watermark
+from service.storage.reader import Range, Reader
 from service.storage.transactions import Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
+
+
+def rounds_in(reader: Reader, ranges: list[Range], until: int) -> list[tuple[Any, ...]]:
+    """Trajectory, round and position of each decision."""
+    found = reader.rounds_in(S1, ranges, until)
+    return [row for columns in found for row in zip(*columns[:3], strict=True)]
 
 
 def test_ranges_of_rounds_are_read_at_once(store: Store) -> None:
@@ -20,8 +28,10 @@ def test_ranges_of_rounds_are_read_at_once(store: Store) -> None:
     commit(store, session(), *(trajectory(name) for name in ("", "a", "ü")), *rows, *values)
     ranges = [("a", 1, 2), ("a", 5, 9), ("ü", 4, 4), ("none", 1, 9)]
     with store.reader() as reader:
-        found = [row[:3] for row in reader.rounds_in(S1, ranges, 17)]
-        assert found == [("a", 1, 2), ("a", 2, 5), ("a", 5, 14), ("a", 6, 17), ("ü", 4, 12)]
+        expected = [("a", 1, 2), ("a", 2, 5), ("a", 5, 14), ("a", 6, 17), ("ü", 4, 12)]
+        assert rounds_in(reader, ranges, 17) == expected
+        assert rounds_in(reader, ranges[:2], 17) == expected[:4]  # by a statement each
+        assert rounds_in(reader, ranges[2:], 17) == expected[4:]
         found = [(*row[:2], row[4]) for row in reader.measurements_in(S1, ranges, 14)]
         assert found == [("a", 2, 14), ("a", 5, 5), ("a", 6, 2), ("ü", 4, 7)]
         assert list(reader.rounds_in(S1, [], 17)) == []

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from lhb_engine.design.covariates import SHARED, with_means
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.all_checks import _of_choices
 from lhb_engine.findings.finding import Unchecked
-from lhb_engine.history import Measurements, Trajectory
+from lhb_engine.history import FitWindow, Measurements, Trajectory
 from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
@@ -57,7 +56,8 @@ def test_a_log_before_few_rounds_of_several_arms_is_not_told_apart(
     rows.covariates[:known, 1] = 1.0  # the group's 1, and its mean
     none = Measurements.single(np.zeros(0, np.int64), np.zeros(0))
     parts = {"": Trajectory(np.ones((8, 1)), none, covariates=rows.covariates)}
-    history: Any = SimpleNamespace(trajectories=parts, latest_after=None, checked_window=Mock())
+    history: Any = SimpleNamespace(trajectories=parts, latest_after=None)
+    history.checked_window = lambda: FitWindow(1, 1, 8, 4, 8)
     said = [one for one in _of_choices(history, rows, None, 2, 4) if isinstance(one, Unchecked)]
     assert ("shared_with_rewards" in said[0].codes, said[0].missing == "sets") == (is_said, is_said)
 

@@ -14,11 +14,10 @@ from lhb_engine.findings.finding import checked_said
 from lhb_engine.posterior.own_responses import spread_in_words
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.routes import SESSION, Call, Routes
-from service.api.sessions import names_answer
+from service.api.sessions import features_of_theta
 from service.commands.out_of_turn import ask_fit
 from service.fits.record import findings_of, last_estimated
 from service.rounds.timeline import timeline_of
-from service.session.names import counted_labels
 from service.session.records import DueFit, EstimateRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
@@ -91,14 +90,11 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
         return {"status": "none", **said}
     record = reader.estimate(session.key, session.estimate)
     assert record is not None
-    features, products = names_answer(session)["features"], record.values.get("products")
-    if products:
-        features = counted_labels(session.names.columns, session.dim, products)
     return {
         **estimate_answer(reader, session, record, is_in_use=True),
         **said,
         "slot_seconds": timeline_of(session).seconds,
-        "features": features,
+        "features": features_of_theta(session, record.values),
     }
 
 

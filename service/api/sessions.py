@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, TypedDict, get_type_hints
 
 from fastapi import Query, Response
@@ -18,6 +18,7 @@ from service.api.runtime import Service
 from service.base.problems import Problem
 from service.commands.sessions import change_session, create_session, erase_feature, remove_session
 from service.fits.cost import allowed_cost
+from service.session.names import counted_labels
 from service.session.records import Actor, SessionRow
 from service.session.spec import SessionSpec
 from service.session.trial import Guard
@@ -75,6 +76,13 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
         "categories": names.categories,
         "arms": names.arms,
     }
+
+
+def features_of_theta(session: SessionRow, estimate: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return what the numbers of an estimate's theta are: features, then products that count."""
+    if products := estimate.get("products"):
+        return counted_labels(session.names.columns, session.dim, products)
+    return session.names.columns if session.names.are_given else None
 
 
 async def written_session(service: Service, session: SessionRow, status: int) -> Response:

@@ -9,7 +9,7 @@ from clients.sdk.answers import OneTrajectoryAnswer, RoundAnswer, SpanAnswer, Tr
 from lhb_engine.posterior.own_responses import QUANTILE, differing, group_of
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
 from service.api.routes import SESSION, Call, Routes
-from service.api.sessions import names_answer
+from service.api.sessions import features_of_theta
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
@@ -127,7 +127,7 @@ def _one(reader: Reader, session: SessionRow, key: str, now: float) -> dict[str,
         **_listed(reader, session, [row])[0],
         **_known_of(reader, session, row, estimate, now),
         "everybody": everybody,
-        "features": names_answer(session)["features"],
+        "features": features_of_theta(session, estimate),
         "model_version": session.model_version,
         "deciding": deciding(reader, session),
     }

@@ -59,6 +59,8 @@ async def test_a_product_that_pays_counts_in_the_scores_of_later_decisions(serve
         estimate = await client.read(f"{path}/estimate")
         assert estimate["products"] == [[0, 1]]
         assert estimate["features"] == ["discount", "weekend", "discount x weekend"]
+        of_one = await client.read(f"{path}/trajectories/")
+        assert of_one["features"] == estimate["features"]
         theta = np.array(estimate["theta"])
         assert (
             np.abs(theta - np.array([0.6, 0.8, 0.9]) / np.linalg.norm([0.6, 0.8, 0.9])).max() < 0.1

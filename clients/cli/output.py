@@ -15,7 +15,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 ServerUrl = Annotated[
     str | None, typer.Option(help="URL of the server to use; default: the database itself.")
 ]
-Url = Annotated[str, typer.Option(help="The server.")]
+Url = Annotated[str, typer.Option(envvar="LHB_URL", help="The server.")]
 SERVER = "http://127.0.0.1:8080"
 WIDTH = 80  # columns of a terminal
 

@@ -50,10 +50,12 @@ class RequestBody:
 
     def check_headers(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise 415 for a compressed body, 413 if the Content-Length is above the limit."""
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        length = headers.get(b"content-length", b"")
+        has_body = length.strip(b"0") or b"transfer-encoding" in headers
+        encoding = headers.get(b"content-encoding", b"").lower()
+        if has_body and encoding not in (b"", b"identity"):
             detail = "a body is not compressed: send it without Content-Encoding"
             raise Problem(ProblemCode.UNSUPPORTED_MEDIA_TYPE, detail, "content-encoding")
-        length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._limit:
             raise self._too_large()
 

@@ -53,4 +53,7 @@ def test_where_a_server_listens_is_read_as_other_settings_are() -> None:
     done = lhb("serve", LHB_PORT="eighty")
     assert done.returncode == 2
     assert "LHB_PORT" in done.stderr
+    assert lhb("serve", LHB_PORT="70000").returncode == 2
+    asked = lhb("session", "show", "tutorial", LHB_URL="http://127.0.0.1:9/")
+    assert "http://127.0.0.1:9" in asked.stderr
     assert "LHB_HOST" in lhb("serve", "--help").stdout

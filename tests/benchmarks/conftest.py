@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from benchmarks.server import processes
+from benchmarks.server.beside_fits import CODE
 from tests.forked_process import ForkedProcess
 
 
 def _started(command: list[str], env: dict[str, str], stderr: Any, **pipes: Any) -> Any:
-    if command[0] != sys.executable:  # it runs under another program
+    is_plain = command[0] == sys.executable and CODE not in command
+    if not is_plain:  # it runs under another program, or its fits do
         return subprocess.Popen(command, env=env, stderr=stderr, **pipes)
     files = None, None, stderr or sys.__stderr__
     return ForkedProcess(command[-1], env, files, forks_fits=True)

@@ -80,7 +80,8 @@ def test_heads_that_come_in_drops_are_cut_off(server: Server) -> None:
     with server.client() as client:
         assert client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS}).is_success
     for i in range(1, 5):  # a drop now and then gives nobody more time
-        time.sleep(0.2)
+        if select.select([slow[0]], [], [], 0.2)[0]:
+            break  # cut off already: this machine is slow
         slow[0].sendall(whole[i : i + 1])
     for one in slow:
         assert code_of(everything(one), 408) == "header_timeout"

@@ -229,9 +229,11 @@ def test_what_stands_between_chunks_is_bounded(
 def test_every_slot_is_free_again(server: Server) -> None:
     """Fifty connections that would all have stayed for ever, on a limit of fifty."""
     head = f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 10000000\r\n\r\nx".encode()
+    until(lambda: not clients_of(server))
     with ExitStack() as stack:
-        kept = [stack.enter_context(connect(server)) for _ in range(45)]
-        for one in kept:
+        kept = []
+        for _ in range(45):
+            kept.append(one := stack.enter_context(connect(server)))
             one.sendall(head)
             one.recv(65_536)
             one.sendall(b"x")

@@ -23,6 +23,23 @@ CONTEXT, REWARD, PASSWORD = 654321.125, 123454.5, "hunter2"
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
+class LateFits(Server):
+    """Its own fits begin once a decision did not wait for one any longer: none is done before."""
+
+    code = """
+from service.fits.embedded import FitPool
+from service.operation.server import run
+begin, wait = FitPool._run_waiting, FitPool.wait
+async def waited(self, *given):
+    is_done = await wait(self, *given)
+    FitPool._run_waiting = begin
+    self._run_waiting()
+    return is_done
+FitPool._run_waiting, FitPool.wait = lambda self: None, waited
+run(port=0)
+"""
+
+
 def lines(output: str, event: str) -> list[dict[str, Any]]:
     parsed = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     return [line for line in parsed if line["event"] == event]
@@ -34,7 +51,7 @@ def test_a_log_explains_and_gives_nothing_away(tmp_path: Path, database_url: str
     run(database_url, save_key(row))
     url = database_url.replace("lhb@", f"lhb:{PASSWORD}@")  # the tests' PostgreSQL trusts anybody
     told = {"LHB_LOG_LEVEL": "debug", "LHB_LOG_REQUESTS": "true", "LHB_FIT_WAIT_SECONDS": "0.001"}
-    with Server(url, **told) as server, server.client() as client:
+    with LateFits(url, **told) as server, server.client() as client:
         client.headers["authorization"] = f"Bearer {key}"
         body = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4, "refit": "blocking"}
         session = client.post("/v1/sessions", json={**body, "name": "shop"}).json()["id"]

@@ -1,5 +1,6 @@
 """Databases for the tests: SQLite files, and a real PostgreSQL, never skipped."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -29,6 +30,8 @@ ROOM = 4 * 2**30  # bytes that files of a whole run may need
 def pytest_configure() -> None:
     """Give BLAS one thread: more wait by spinning, at ten times the CPU where cores are busy."""
     one_thread()
+    # a worker has the modules of all tests, and looks through them a tenth of its time
+    gc.set_threshold(20_000, 20, 20)
     # or each of the servers that tests start compiles all that it imports, once more
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # a commit waits for its sync, which takes a disk milliseconds; TMPDIR says otherwise

@@ -13,14 +13,16 @@ import pytest
 from tests.faults.load_generator import check_all, make_players, play_all
 from tests.faults.server_process import Server, assert_replay_equals_live, url_of
 
+N_BEFORE = 500  # decisions
+
 
 def kill_under_load(database: Path | str, seed: int) -> None:
     rng = random.Random(seed)
     server = Server(database)
     with server:
         players = make_players(server, seed)
-        n = asyncio.run(play_all(server, players, 1000))
-        assert n >= 1000
+        n = asyncio.run(play_all(server, players, N_BEFORE))
+        assert n >= N_BEFORE
         killer = threading.Timer(rng.uniform(0.0, 0.3), server.kill)
         killer.start()
         asyncio.run(play_all(server, players, 10**9))
@@ -31,7 +33,7 @@ def kill_under_load(database: Path | str, seed: int) -> None:
         check_all(client, players)
         for session in {player.session for player in players}:
             assert not wait_for_fits(client, session)["fit_due"]
-    assert assert_replay_equals_live(url_of(database)) > 1000
+    assert assert_replay_equals_live(url_of(database)) > N_BEFORE
 
 
 def wait_for_fits(client: httpx.Client, session: str) -> Any:

@@ -17,7 +17,7 @@ from service.storage.database_url import is_sqlite, sqlite_path
 from tests.examples import repeats
 from tests.faults.server_process import Server, WorkerProcess
 
-N = 3000
+N = 1500
 LOG = {"contexts": [[1.0, 0.5]] * N, "rewards": [1.0] * N, "import_id": "log"}
 TABLES = ("decisions", "measurements", "trajectories", "hidden_rows")
 
@@ -50,6 +50,12 @@ class HeldServer(Server):
     def __init__(self, database: str, gate: Path) -> None:
         super().__init__(database, LHB_TEST_GATE=str(gate))
         self.gate = gate
+
+
+class ShortOwner(HeldServer):
+    """Its large writes count as dead after a second without a slice."""
+
+    code = "import service.writer.large_writes as h; h.OWN_SECONDS = 1.0; " + HeldServer.code
 
 
 def killed(server: HeldServer, ask: Callable[[httpx.Client], Any], is_half_way: Any) -> None:
@@ -154,7 +160,7 @@ def test_an_import_killed_half_way(database_url: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("database_url", [*repeats("sqlite"), "postgres"], indirect=True)
 def test_a_deletion_killed_half_way(database_url: str, tmp_path: Path) -> None:
-    server = HeldServer(database_url, tmp_path / "gate")
+    server = ShortOwner(database_url, tmp_path / "gate")
     with server:
         session, other = create(server, log=True), create(server, log=True)
         path = f"/v1/sessions/{session}"
@@ -203,12 +209,6 @@ def test_an_erasure_killed_half_way(database_url: str, tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["round"]) == (201, 1)
             told = client.get(path).json()
             assert (told["n_rounds"], told["n_erased_rounds"]) == (2 * N + 1, N)
-
-
-class ShortOwner(HeldServer):
-    """Its large writes count as dead after a second without a slice."""
-
-    code = "import service.writer.large_writes as h; h.OWN_SECONDS = 1.0; " + HeldServer.code
 
 
 def is_writing(url: str) -> bool:

@@ -93,13 +93,15 @@ def test_where_lag_weights_cancel_no_direction_stands_out():
     assert any(not e.diagnostics["stands_out"] and "no direction" in e.message for e in unsure)
 
 
-def test_pure_noise_is_called_noise():
+@pytest.mark.parametrize("n", [5, *repeats(20)])
+def test_pure_noise_is_called_noise(n):
     """At most one false lag in ten fits, and no angle where no direction stands out."""
-    found = [fit(history(n=600, weights=np.zeros(HORIZON), noise=1.0, seed=s)) for s in range(20)]
+    plain = {"n": 600, "weights": np.zeros(HORIZON), "noise": 1.0}
+    found = [fit(history(**plain, seed=s)) for s in range(n)]
     noise = [e for e in found if "no direction stands out from the noise" in e.message]
-    assert len(noise) >= 16
+    assert len(noise) >= 0.8 * n
     assert all(e.diagnostics["angle"] is None and e.intervals is None for e in noise)
-    assert sum(len(e.active_lags) for e in found) <= 2
+    assert sum(len(e.active_lags) for e in found) <= 0.1 * n
 
 
 @pytest.mark.parametrize(
@@ -172,15 +174,15 @@ def test_another_process_gives_the_same_bits():
     assert json.loads(run.stdout) == json.loads(json.dumps(fit(history(keep=0.6)).to_json()))
 
 
-@pytest.mark.parametrize("total", [1.0, *repeats(2.5)])
-def test_it_comes_close_to_the_oracle_that_knows_w(total):
+@pytest.mark.parametrize(("total", "n_seeds"), [(1.0, 2), *repeats((1.0, 4), (2.5, 4))])
+def test_it_comes_close_to_the_oracle_that_knows_w(total, n_seeds):
     """Whatever the lag weights sum to.
 
     Over 24 other seeds the ratio is 1.27 and 1.22 in these worlds. Of four seeds at a time, 95 in
     100 stay below 1.75 and 1.69.
     """
     regret = {"anytime": 0.0, "oracle_w": 0.0, "uniform": 0.0}
-    for seed in range(4):
+    for seed in range(n_seeds):
         drawn = LongHorizonEnvironment.draw(dim=3, horizon=30, sparsity=3, seed=seed)
         world = LongHorizonEnvironment(drawn.theta, total * drawn.weights, seed=seed)
         for name in regret:

@@ -10,7 +10,7 @@ from lhb_engine.history import FitWindow, Floats, History, Measurements, Traject
 N = 300
 
 
-def estimate(rewards: Floats, seed: int, profiles: str = "chosen") -> Estimate:
+def estimate(rewards: Floats, seed: int, profiles: str) -> Estimate:
     """Return the fit of rounds in which the first feature was chosen high, as by a direction."""
     contexts = np.array([0.6, 0.0]) + 0.2 * np.random.default_rng(seed).uniform(-1, 1, (N, 2))
     rounds = Trajectory(contexts, Measurements.single(np.arange(1, N + 1), rewards))
@@ -35,7 +35,7 @@ def test_clicks_that_nothing_brings_speak_for_no_direction(monkeypatch: pytest.M
     seeds = range(8)
 
     def along() -> float:
-        thetas = [estimate(clicks(seed), seed).theta for seed in seeds]
+        thetas = [estimate(clicks(seed), seed, "shared").theta for seed in seeds]
         return float(np.mean([theta[0] for theta in thetas if theta is not None]))
 
     with_baseline = along()

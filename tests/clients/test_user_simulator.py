@@ -28,13 +28,13 @@ SMALL = UserSettings(
     algorithms=("anytime",), rounds=10, users=12, horizon=6, dim=3, arms=4, seeds=1, sparsity=2,
     lengths="geometric",
 )  # fmt: skip
+SHARED = {"profiles": "shared"}  # the other forms are the engine's alone
 ROUGH = Transport(delay=3.0, lost=0.2, doubled=0.4, reordered=0.3)
 
 
 @pytest.mark.parametrize("transport", [*repeats(Transport()), Transport(doubled=0.5)])
 def test_one_client_does_what_is_done_in_process(url: str, transport: Transport) -> None:
-    shared = {"anytime": {"profiles": "shared"}}  # the other forms are of the engine alone
-    settings = replace(SMALL, transport=transport, options=shared)
+    settings = replace(SMALL, transport=transport, options={"anytime": SHARED})
     [here] = simulate_all(settings, player=play_users_in_process)["anytime"]
     [there] = simulate_all(settings, url, player=users_over_http(url, 1))["anytime"]
     for name in ("arms", "rewards", "regret"):
@@ -68,7 +68,7 @@ def test_what_many_clients_deliver_is_stored_once(url: str) -> None:
     log = UserLog(SMALL.users_world(0), ROUGH)
     visits, n_clients = log.users.visits, 5
     with Client(url) as client, ThreadPoolExecutor(n_clients) as pool:
-        session = client.create_session(dim=3, horizon=6, seed=0, refit="blocking")
+        session = client.create_session(dim=3, horizon=6, refit="blocking", options=SHARED)
         shares = [
             pool.submit(_play_share, url, session.id, log, i, n_clients, lambda n: None)
             for i in range(n_clients)

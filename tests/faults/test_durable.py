@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.server_process import RawConnection, Server
+from tests.faults.traced import Traced
 
 TRACE = "pwrite64,pwritev,fdatasync,fsync,write,writev,sendto,sendmsg,openat"
 CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
@@ -35,9 +36,8 @@ def in_order(trace: str) -> list[tuple[str, str]]:
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_every_answer_leaves_after_the_sync_that_covers_it(tmp_path: Path) -> None:
     log = tmp_path / "trace"
-    prefix = ("strace", "-D", "-f", "-y", "-s", "200000", "-e", f"trace={TRACE}", "-o", str(log))
     n_clients, n_rounds = 6, 8
-    with Server(tmp_path / "lhb.db", *prefix) as server:
+    with Server(tmp_path / "lhb.db") as server:
         with server.client() as client:
             body = {"algorithm": "uniform", "dim": 2, "horizon": 4}
             session = client.post("/v1/sessions", json=body).json()["id"]
@@ -54,8 +54,9 @@ def test_every_answer_leaves_after_the_sync_that_covers_it(tmp_path: Path) -> No
         async def play_all() -> None:
             await asyncio.gather(*(play(f"client{i}-") for i in range(n_clients)))
 
-        asyncio.run(play_all())
-        server.stop()
+        assert server.process is not None
+        with Traced(server.process.pid, log, "-s", "200000", "-e", f"trace={TRACE}"):
+            asyncio.run(play_all())
     calls = in_order(log.read_text(errors="replace"))
     for i in range(n_clients):
         for k in range(n_rounds):

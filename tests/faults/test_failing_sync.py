@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.failing_sync import FailingSync
 from tests.faults.server_process import Server
 from tests.faults.test_disk import assert_whole, create, decide, log_of
+from tests.faults.traced import FailingSync
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 

@@ -219,7 +219,7 @@ class Decide(SessionCommand[Taken | Blocked]):
             epoch, session.model_version, next_fit_round, at,
             played_by, agent_arm, kept, beside, own_theta,
         )  # fmt: skip
-        decision = tuple.__new__(DecisionRow, row)  # by its fields it takes four times as long
+        decision = DecisionRow._make(row)  # by its fields it takes twice as long
         begun = apply(session, trajectory, decision, begun)
         uow.add_decision(decision)
         uow.effects.counts["decisions", session.tenant] += 1

@@ -111,7 +111,7 @@ def plan_rewards(
             rounds = timeline.rounds_of(uow, session, trajectory, reward, prefix)
             told = covariates_text(session, reward.covariates, prefix)
             row = *key, *rounds, *place, reward.value, reward_id, uow.now, None, told, None
-            new = tuple.__new__(MeasurementRow, row)  # by its fields it takes four times as long
+            new = MeasurementRow._make(row)  # by its fields it takes twice as long
         known = None
         if reward_id is not None:
             name = (reward.trajectory, reward_id)

@@ -202,20 +202,17 @@ async def running(
     watches = WebhookSender(service), LiftWatch(service), full_tenants
     for watch in watches:
         watch.start()
-    sharing = None
+    closing = [*watches, key_watch, sweeper, fits, writer, service.parsing, service.playground]
     if not is_sqlite(settings.database_url):  # with the other servers on a PostgreSQL
         from service.web.shared_rates import SharedRates
 
-        sharing = SharedRates(settings.database_url, rates)
+        closing.insert(0, SharedRates(settings.database_url, rates))
     log_start("server", settings)
     try:
         async with open_door(app, settings):
             yield
     finally:
-        if sharing is not None:
-            await sharing.close()
-        closing = *watches, key_watch, sweeper, fits, writer
-        for part in (*closing, service.parsing, service.playground):
+        for part in closing:
             await part.close()
         service.readers.shutdown()
         store.close()

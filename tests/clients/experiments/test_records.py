@@ -28,7 +28,6 @@ from clients.experiments.framework.record import Measured, Record, record_path
 from clients.experiments.framework.report import write_report
 from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
 from clients.experiments.framework.table import Table
-from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 DOCS = PATH.parent
 TOY = Scale(seeds=2, toy=True)

@@ -16,12 +16,13 @@ export function choosesCard(name) {
     plot.node.hidden = arms.bins.length === 0 || !areNamed(arms)
     now.textContent = wouldChoose(session, arms)
     if (plot.node.hidden) return
-    const place = { by, dates }, shown = arms.items.filter(item => item.n > 0).slice(0, MOST)
-    const others = arms.bins.map((_, i) => Math.max(0, 1 - shown.reduce((sum, item) => sum + item.shares[i], 0)))
+    const place = { by, dates }, chosen = Map.groupBy(arms.items.filter(item => item.n > 0), armName)
+    const shown = [...chosen].slice(0, MOST), added = (items, i) => items.reduce((sum, item) => sum + item.shares[i], 0)
+    const rows = shown.map(([, items]) => arms.bins.map((_, i) => added(items, i)))
+    const others = arms.bins.map((_, i) => Math.max(0, 1 - rows.reduce((sum, row) => sum + row[i], 0)))
     const hasOthers = others.some(share => share > 1e-9)
     const tones = palette(session, arms)
-    const looks = shown.map(item => ({ label: armName(item), color: tones.get(armName(item)), isStrong: true }))
-    const rows = shown.map(item => item.shares)
+    const looks = shown.map(([label]) => ({ label, color: tones.get(label), isStrong: true }))
     if (hasOthers) {
       looks.push({ label: "others", color: "--line", isStrong: true })
       rows.push(others)

@@ -72,7 +72,7 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   const doubt = session.deciding === "in_doubt" ? "This is in doubt: see what to do." : ""
   const more = [...others.map(other => overOther(own, other, arms, estimate, session, lift?.decides === "lift" && lift.lift)), doubt, others.length ? "" : progress(series, session)]
   const measured = lift?.[lift.decides]
-  if (measured) return overControl(lift, found, session, [spread(lift, estimate, session), measured.low > 0 || measured.high < 0 ? "" : untilKnown(estimate, series, arms, session), ...more])
+  if (measured) return overControl(lift, found, session, [spread(lift, estimate, session), ...more])
   const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
   const first = `${found.by} over ${found.over}, ${found.whose}${isOpen(found) ? ": not sure yet" : ""}.`
   return said(found, session, [first, sure, often, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
@@ -100,10 +100,10 @@ function inBoth({ low, high }, measured, session) {
   return from < to ? ` Plan with what both intervals hold: ${signed(from)} to ${signed(to, session)}.` : " The two intervals have nothing in common: one of them is off."
 }
 
-// Where users have levels, the groups differ by these, too.
-function spread({ agent, control, units, decides }, estimate, session) {
+// Where users have levels, the groups differ by these, too, unless users' own past takes them away.
+function spread({ agent, control, units, decides, lift }, estimate, session) {
   const level = estimate?.levels?.spread
-  if (!level || units !== "trajectories" || decides !== "lift") return ""
+  if (!level || units !== "trajectories" || decides !== "lift" || lift.narrowed_by_past) return ""
   return `Of that interval ${amount(1.96 * level * Math.sqrt(1 / agent.n_units + 1 / control.n_units), session)} either way is how the groups' users differ by themselves.`
 }
 

@@ -346,3 +346,48 @@ def test_what_the_measured_interval_and_the_models_have_in_common_is_said(
     )
     assert "Plan with what both intervals hold: +0.95 to +1.1." in said
     assert "The two intervals have nothing in common" in apart
+
+
+def test_beside_control_one_account_of_what_is_open_is_given(page: Page, url: str) -> None:
+    """Not that of the model's gain over chance; and levels that the past took away are not open."""
+    page.goto(url)
+    bare, narrowed = page.evaluate(
+        """async () => {
+            const { headline } = await import("/dashboard/headline.js")
+            const group = { n_units: 2 }, series = { items: [], last_round: 10 }
+            const session = { n_rounds: 10, unit: "round", each: "round", holdout: {}, options: {} }
+            const arms = { players: [], items: [] }
+            const gain = { over_chance: { value: 1, low: -1, high: 3 } }
+            const estimate = { gain, n_rows: 10, levels: { spread: 3 } }
+            const told = narrowed_by_past => headline({ session, estimate, arms, series, epochs: [],
+                lift: { decides: "lift", units: "trajectories", verdict: "V.", agent: group,
+                        control: group,
+                        lift: { difference: 2, low: -1, high: 3, ratio: null, narrowed_by_past } },
+            }).map(one => one.textContent).join(" ")
+            return [told(0), told(0.8)]
+        }"""
+    )
+    assert "Of that interval 5.88 either way is how the groups' users differ" in bare
+    assert "either way" not in narrowed
+    assert "more rounds decide" not in bare + narrowed
+
+
+def test_arms_of_one_name_are_one_share(page: Page, url: str) -> None:
+    """A log's action of nothing, and a round without one, by different ids."""
+    page.goto(url)
+    said = page.evaluate(
+        """async () => {
+            const { choosesCard } = await import("/dashboard/chooses.js")
+            const bins = [0, 1].map(i => ({ first_round: i, last_round: i }))
+            const card = choosesCard("x")
+            const item = { arm_id: null, n: 5, context: [0], is_fixed: true, one: { in_all: 0 } }
+            const items = [{ ...item, arm: 0, shares: [0.5, 0.25] },
+                           { ...item, arm: null, shares: [0.5, 0.5] },
+                           { ...item, arm: null, arm_id: "a", context: [1], shares: [0, 0.25] }]
+            document.querySelector("main").append(card.node)
+            const session = { features: ["a"], dim: 1, options: {}, each: "round", unit: "round" }
+            card.update(session, { items, bins, first_round: 0, last_round: 1 }, { by: "rounds" })
+            return card.node.innerText
+        }"""
+    )
+    assert "round 1: no action 0.75, a 0.25" in said

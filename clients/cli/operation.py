@@ -100,21 +100,17 @@ def _settings() -> Iterator[dict[str, Any]]:
     values = read_settings().model_dump(mode="json")
     variables = {name.upper(): value for name, value in os.environ.items()}
     for name, field in Settings.model_fields.items():
-        variable = variable_of(name)
-        value = values[name]
+        variable, value = variable_of(name), values[name]
         if value is None:  # the password's file, which is read into the URL
             value = variables.get(variable)
+        is_text = isinstance(value, str)
         yield {
             "variable": variable,
-            "value": _without_password(value),
+            "value": re.sub(r"(://[^:/@]*):.*@", r"\1:***@", value) if is_text else value,
             "default": field.default,
             "is_set": variable in variables,
             "meaning": " ".join((field.description or "").split()),
         }
-
-
-def _without_password(value: Any) -> Any:
-    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", value) if isinstance(value, str) else value
 
 
 def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -192,7 +192,7 @@ def get_decision(
     """Return the decision as first answered."""
     decision = reader.decision((*session.key, trajectory), event_id)
     if decision is None:
-        detail = f"no decision has the event id {event_id!r}"
+        detail = f"trajectory {trajectory!r} has no decision with the event id {event_id!r}"
         raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
     return decision_answer(decision)
 

@@ -5,6 +5,7 @@ session has grown much since the last look, `n_behind` says how much is not in t
 background adds the rest.
 """
 
+from itertools import takewhile
 from math import ceil, inf, isfinite
 from typing import Any
 
@@ -32,7 +33,6 @@ NO_PAST = (
 )
 IN_WORDS = {"lift": "a round", "in_all": "a trajectory in all"}  # what is compared of the groups
 LARGE = 0.4  # share of control, beyond which a larger one adds little
-NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
 
 
 @router.read("/lift", "What the agent earns beside its control group", LiftAnswer, before=sum_up)
@@ -135,7 +135,7 @@ def _refused(
     A block's first rounds are mixed. Whether trajectories come nobody knows.
     """
     if not session.trial.share:
-        return NO_HOLDOUT, inf, None
+        return "the session has no holdout: every trajectory is the agent's", inf, None
     share = session.trial.share  # more units, until both groups have enough, on average
     shares = zip(GROUPS, (1.0 - share, share), strict=True)
     lack = [(MIN_TRAJECTORIES - sums.groups[name].n_trajectories) / of for name, of in shares]
@@ -172,12 +172,15 @@ def _said(lift: Lift, of: str, sums: LiftSums, units: str, session: SessionRow) 
     if lift.narrowed_by_past >= 0.01:
         said += [f"Units' own past narrows the interval by {lift.narrowed_by_past:.0%}."]
     if not is_open:
+        clear = [*takewhile(lambda one: one[2] * one[3] > 0.0, reversed(sums.points))]
+        if of == IN_WORDS["lift"] and len(clear) > 1:
+            said += [f"Each look since {str(timestamp(clear[-1][4]))[:10]} said so."]
         return " ".join(said)
     narrowing, a_day = sums.narrowing(session.trial), sums.rounds_a_day()
     to_go = lift.rounds_to_go(lift.difference, sums.rounds, narrowing)
     if isfinite(to_go):
         days = f", about {to_go / a_day:,.0f} days as of late" if a_day else ""
-        said += [f"If it stays as large, about {to_go:,.0f} more rounds decide{days}."]
+        said += [f"If it stays so, about {float(f'{to_go:.1e}'):,.0f} more rounds decide{days}."]
     elif narrowing.lasting is None:
         said += ["How many more rounds decide is not seen yet."]
     else:

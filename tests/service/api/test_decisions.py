@@ -227,6 +227,8 @@ async def test_server_made_ids_work_like_the_clients_own(serve: Serve) -> None:
             )
             answer = await client.reward(session, value=1.0, event_id=unknown)
             problem(answer, 404, "unknown_event", "event_id")
+        other = f"/v1/sessions/{session}/decisions/{first['event_id']}?trajectory=ann"
+        assert "'ann' has no decision" in (await client.get(other)).json()["detail"]
 
 
 async def test_unknown_and_archived_sessions(serve: Serve) -> None:

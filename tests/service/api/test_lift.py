@@ -65,6 +65,21 @@ async def test_lift_is_the_difference_of_the_groups_with_its_interval(serve: Ser
         assert again["lift"] == lift  # uniform has no model
 
 
+async def test_since_when_every_look_was_clear_is_said(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(holdout=HOLDOUT)
+        path = f"/v1/sessions/{session}/lift"
+        await visits(client, session, 0.5)
+        assert " since " not in (await client.read(path))["verdict"]  # one look
+        for i in range(20):
+            await client.decide(session, ARMS, trajectory=f"u{i}", default_arm=1)
+            await client.reward(session, trajectory=f"u{i}", round=3, value=1.0)
+        found = await client.read(path)
+    assert len(found["points"]) > 1
+    assert found["lift"]["low"] > 0.0
+    assert found["verdict"].endswith(f" Each look since {found['points'][0]['at'][:10]} said so.")
+
+
 async def test_a_restart_and_an_import_sum_the_same(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create(holdout=HOLDOUT)

@@ -89,13 +89,10 @@ async def get_readyz(call: Call) -> dict[str, Any]:
             raise Unavailable(ProblemCode.STORAGE_BUSY, "a commit takes too long")
         async with asyncio.timeout(ANSWER_SECONDS):
             queue = await service.read(check)
-    except TimeoutError:
-        log.warning("not_ready", reason="no answer in time")
-        code = ProblemCode.STORAGE_UNREACHABLE
-        raise Unavailable(code, "the database does not answer") from None
-    except Unavailable as error:
-        log.warning("not_ready", code=error.code.value, reason=error.detail)
-        raise Unavailable(error.code, "the database cannot be used now; the log says why") from None
+    except (TimeoutError, Unavailable) as error:
+        code = getattr(error, "code", ProblemCode.STORAGE_UNREACHABLE)
+        log.warning("not_ready", code=code.value, reason=str(error) or "no answer in time")
+        raise Unavailable(code, "the database cannot be used now; the log says why") from None
     if call.request.scope["lhb.access"] is STRANGER:
         return {"status": "ok"}
     # for so long that its workers may be frozen

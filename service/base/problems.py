@@ -44,7 +44,7 @@ class ProblemCode(StrEnum):
     MALFORMED_JSON = "malformed_json", 400, "The body is not JSON."
     DUPLICATE_KEY = "duplicate_key", 400, "An object in the body has the same key twice."
     HTTP_ERROR = "http_error", 400, "Another HTTP error; see the status."
-    UNAUTHORIZED = "unauthorized", 401, "The request carries no key that this server knows."
+    UNAUTHORIZED = "unauthorized", 401, "The request carries no key that is known and in use."
     FORBIDDEN = "forbidden", 403, "The role or the tenant of the key does not allow this."
     UNKNOWN_ROUTE = "unknown_route", 404, "There is no such path."
     UNKNOWN_SESSION = "unknown_session", 404, "There is no such session, or it is another tenant's."

@@ -65,6 +65,9 @@ def restore(source: Path, url: str) -> Contents:
     program, or PostgreSQL's tools are missing; `Unavailable` where the database does not answer.
     """
     with source.open("rb") as file:
+        begins, kind = (b"PGDMP", "PostgreSQL") if is_sqlite(url) else (b"SQLite", "SQLite")
+        if file.peek(6).startswith(begins):
+            raise Refused(f"{source} is a backup of {kind}; LHB_DATABASE_URL names another kind")
         line = _last_line(file, source.stat().st_size - LAST_LINE)
         ending = file.read()
         # a dump that pg_dump alone has made ends in no such line, and pg_restore checks it

@@ -156,6 +156,21 @@ def test_a_damaged_backup_leaves_the_database_empty(
         assert restore(file, url).n_sessions == 2
 
 
+@pytest.mark.parametrize(
+    ("begins", "kind", "url"),
+    [
+        (b"PGDMP\x01", "PostgreSQL", "sqlite:///{}/new.db"),
+        (b"SQLite format 3\0", "SQLite", "postgresql://nobody@127.0.0.1:1/none"),
+    ],
+)
+def test_a_backup_of_the_other_kind_of_database_is_called_so(
+    tmp_path: Path, begins: bytes, kind: str, url: str
+) -> None:
+    (tmp_path / "other.lhb").write_bytes(begins + b"1" * 4000)
+    with pytest.raises(Refused, match=f"is a backup of {kind}; LHB_DATABASE_URL names another"):
+        restore(tmp_path / "other.lhb", url.format(tmp_path))
+
+
 def test_no_changed_bit_is_restored(
     tmp_path: Path, database_url: str, request: pytest.FixtureRequest
 ) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from service.base.problems import Unavailable
+from service.storage.database_url import open_store
+from service.storage.maintenance import migrate
 from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
@@ -95,6 +98,16 @@ def test_a_full_disk(small_disk: Path) -> None:
         server.kill()
     with Server(small_disk / "lhb.db") as again, again.client() as client:
         assert_whole(client, session, n)
+
+
+def test_a_server_that_starts_on_a_full_disk_says_so(small_disk: Path) -> None:
+    file = small_disk / "lhb.db"
+    migrate(f"sqlite:///{file}")
+    open_store(f"sqlite:///{file}").close()
+    free = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(b"\0" * (free.f_bavail * free.f_bsize))
+    with pytest.raises(Unavailable, match="the disk is full"):
+        open_store(f"sqlite:///{file}")
 
 
 def wide(client: httpx.Client, session: str, i: int) -> httpx.Response:

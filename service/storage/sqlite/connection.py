@@ -64,7 +64,7 @@ class translated:
 
     The disk is full, read-only or failing, or the file is locked, damaged or no database. The code
     is ``outcome_unknown`` if a sync failed. With the `path` of the file, a failed write to a
-    read-only file is reported as such; SQLite reports it as an I/O error.
+    read-only file is reported as such; SQLite reports it as an I/O error, and a start without room.
 
     It is a class because a generator-based context manager costs four times as much, and a commit
     enters several.
@@ -85,7 +85,7 @@ class translated:
         extended = getattr(error, "sqlite_errorcode", 0)
         if extended in _IN_DOUBT:
             raise outcome_unknown("the disk reports an error", str(error)) from error
-        code = extended & 0xFF
+        code = sqlite3.SQLITE_FULL if extended == sqlite3.SQLITE_IOERR_SHMSIZE else extended & 0xFF
         if code not in _PROBLEMS:
             return
         if code == sqlite3.SQLITE_IOERR and self._path and not os.access(self._path, os.W_OK):

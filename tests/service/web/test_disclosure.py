@@ -5,8 +5,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from structlog.testing import capture_logs
+from structlog.testing import CapturingLogger, capture_logs
 
+from service.api import status
 from service.base.logs import configure_logs, log_failure
 from service.base.problems import ProblemCode, Unavailable
 from service.commands.keys import new_key, save_key
@@ -25,6 +26,7 @@ SECRET = "it failed: host=db.internal port=5432 user=lhb"
 async def test_readiness_says_nothing_of_the_database(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The log says it, and what the driver said."""
     key, row = new_key("", "test", 0.0)
     async with serve() as client:
         assert (await client.read("/readyz"))["database"] == "ok"
@@ -35,11 +37,14 @@ async def test_readiness_says_nothing_of_the_database(
         assert (await client.get("/readyz", headers=known)).json()["fits_due"] == 0
 
         def away() -> None:
-            raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, SECRET)
+            raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, SECRET, "too many clients")
 
         monkeypatch.setattr(client.service.store, "reader", away)
+        said = CapturingLogger()
+        monkeypatch.setattr(status, "log", said)
         answer = await client.get("/readyz")
         problem(answer, 503, "storage_unreachable")
+        assert said.calls[0].kwargs["reason"] == f"{SECRET} (too many clients)"
         assert "internal" not in answer.text
         assert "5432" not in answer.text
 

@@ -20,6 +20,7 @@ SILENT = 0.99  # of the gaps between rounds of a trajectory are shorter than hal
 EXACT_AGES = 32  # rounds, beyond which ages count by their octave
 LONG = 4  # rounds, from which a trajectory is compared with itself
 TIMES = 8  # equal parts of the session
+WAITING = 32  # of them, as fewer rewards are in the later the round, and choices change with time
 LEAST_PAIRS, MOST_PAIRS = 100, 4096  # of consecutive rounds that covariates are judged by
 CHANCE_FOLLOWS = 1e-5  # of a covariate that follows by chance, at one fit
 LEAST_HIDDEN = 0.15  # of what choices earn, that a covariate hides
@@ -109,7 +110,7 @@ def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
         return  # few are missing, or the rest is silent
     whose = np.where(np.bincount(rounds.whose)[rounds.whose] < LONG, -1, rounds.whose)
     columns = np.column_stack([rounds.chosen, rounds.before])
-    alike = [_time(rounds.at), whose]
+    alike = _time(rounds.at, WAITING), whose
     clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike)
     if not clear.any() or change < LEAST_CHANGE:
         return
@@ -254,8 +255,8 @@ def _about(columns: Floats, alike: Sequence[Ints]) -> Floats:
     return columns
 
 
-def _time(at: Ints) -> Ints:
-    return np.searchsorted(np.quantile(at, np.arange(1, TIMES) / TIMES), at)
+def _time(at: Ints, times: int = TIMES) -> Ints:
+    return np.searchsorted(np.quantile(at, np.arange(1, times) / times), at)
 
 
 def _after(clear: Floats, more: str, less: str) -> str:

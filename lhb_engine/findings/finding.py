@@ -75,8 +75,8 @@ ASKED: dict[Code, str] = {  # the trouble that a check looks for
     "lags_change": "lags that change",
     "responses_differ": "trajectories that respond differently",
     "levels_differ": "trajectories of different levels",
-    "trend": "a growth or fall over time that is not told",
-    "season": "a swing that repeats and is not told",
+    "trend": "a growth or fall over time, in the longest trajectory, that is not told",
+    "season": "a swing that repeats, in the longest trajectory, and is not told",
     "features_alike": "features that always change together",
     "profiles_differ": "features that pay at other times than the others",
 }

@@ -136,6 +136,24 @@ def test_rewards_that_are_missing_by_no_choice_are_not_found(comes: Comes, n_use
     assert not measured(comes, n_users)
 
 
+def test_rewards_that_are_late_while_choices_change_are_not_found_missing() -> None:
+    """Ten sessions of 100 users and 45 days; with parts of an eighth some of them were found."""
+    users, days = 100, 45
+    day = np.repeat(np.arange(days), users)
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        fits = np.sort(rng.choice(days, 6, replace=False))
+        policy = rng.normal(0.0, 0.25, (7, DIM)).cumsum(axis=0)[np.searchsorted(fits, day)]
+        n = len(day)
+        chosen = policy * rng.uniform(0.5, 1.5, (n, 1)) + rng.normal(0.0, 0.3, (n, DIM))
+        arrives = day + np.minimum(rng.geometric(0.25, n), 14)
+        whose = np.tile(np.arange(users), days)
+        rounds = Rounds(
+            chosen, 0.0 * chosen, arrives < days, day == days - 1, day + 1, np.arange(n), whose
+        )
+        assert not [*check_missing(rounds)]
+
+
 def test_rounds_after_the_last_reward_may_still_wait() -> None:
     """None of the later half has one, and what is chosen there is unlike the first half's."""
     assert not measured(lambda *at: float(at[3] < 0.5) * 0.6, 60)

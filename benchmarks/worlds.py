@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from scipy.stats import t as student
 
 from benchmarks.other_worlds.one_session import OneSession
+from lhb_engine.design.products import Products
 from lhb_engine.history import Floats, Ints, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment, Weather
@@ -216,16 +217,25 @@ class NoiseGrows(LongHorizonEnvironment):
 class Interactions(LongHorizonEnvironment):
     """Half of the scores' variance is that of products of two features, of all pairs."""
 
-    def signals(self, contexts: Floats, first: int = 1) -> Floats:
-        """Add products, each of variance 1/9, to half of the plain scores' variance of 1/3."""
-        one, other = np.triu_indices(self.dim, 1)
+    def products(self) -> dict[tuple[int, int], float]:
+        """Return what products pay, each of variance 1/9."""
         drawn = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_CURVED,)))
-        by = drawn.standard_normal(len(one))
+        pairs = [(i, j) for i in range(self.dim) for j in range(i + 1, self.dim)]
+        by = drawn.standard_normal(len(pairs))
         by *= np.sqrt(1.5) / np.linalg.norm(by)
+        return dict(zip(pairs, by.tolist(), strict=True))
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """Add products to half of the plain scores' variance of 1/3."""
         out = np.sqrt(0.5) * super().signals(contexts)
-        for i, j, pays in zip(one, other, by, strict=True):
+        for (i, j), pays in self.products().items():
             out = out + pays * contexts[..., i] * contexts[..., j]
         return np.asarray(out)
+
+    def coefficients(self, products: Products) -> Floats:
+        """Return what features pay, and products."""
+        told = self.products()
+        return np.append(np.sqrt(0.5) * self.theta, [told.get(pair, 0.0) for pair in products])
 
 
 class Tires(LongHorizonEnvironment):
@@ -308,13 +318,21 @@ class ActivityByItself(Activity):
 class IdealPoint(LongHorizonEnvironment):
     """An arm pays the less, the further its context is from one point."""
 
+    def ideal(self) -> Floats:
+        """Return the point, (dim,)."""
+        drawn = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_CURVED,)))
+        return drawn.uniform(-0.5, 0.5, self.dim)
+
     def signals(self, contexts: Floats, first: int = 1) -> Floats:
         """Return the square of the distance, with a minus."""
-        drawn = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_CURVED,)))
         out = np.zeros(contexts.shape[:-1])
-        for i, ideal in enumerate(drawn.uniform(-0.5, 0.5, self.dim)):
+        for i, ideal in enumerate(self.ideal()):
             out = out - (contexts[..., i] - ideal) ** 2
         return out
+
+    def coefficients(self, products: Products) -> Floats:
+        """Return what features pay, and products: squares alone."""
+        return np.append(2.0 * self.ideal(), [-float(i == j) for i, j in products])
 
 
 class Plateau(LongHorizonEnvironment):

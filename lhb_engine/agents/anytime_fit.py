@@ -160,13 +160,13 @@ class AnytimeFit:
         samples = samples or are_untried(part.data, self.sets)
         part, found, spread = self._about_mean(part, found, rho, first)
         active = np.flatnonzero(found.inclusion > ACTIVE)
+        told = OWN_SPREAD if spread else part.all_lags(found, rho)
         known: Certainty | str = OWN_SPREAD if spread else ALIKE
         if not found.stands_out:
             known = "No direction stands out from the noise."
         elif not samples and spread is None:
             own = self._forms.are_in_doubt or found.smooth > MOST_SMOOTH
-            signed = self.options.signed
-            known = (part.own_certainty if own else part.certainty)(found, active, rho, signed)
+            known = part.certainty(found, told, active, rho, self.options.signed, own)
         angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
         covered |= {
             "sigma_hat": found.noise,
@@ -195,7 +195,7 @@ class AnytimeFit:
         forms, left = self._other_forms(part.data, found, rho)
         drawn = candidates(found) if samples else None
         earned = self._gain(found, theta, drawn, part.data, drawn_totals(left), rho)
-        paid = OWN_SPREAD if spread else self._few_lags or part.totals(left)
+        paid = OWN_SPREAD if spread else self._few_lags or part.totals(left, told)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
@@ -212,7 +212,7 @@ class AnytimeFit:
             no_gain=earned if isinstance(earned, str) else None,
             totals=None if isinstance(paid, str) else paid,
             no_totals=paid if isinstance(paid, str) else None,
-            message=part.in_words(found, angles[0])
+            message=part.in_words(found, known)
             + (WORSENED if checked.get("alarm") else "")
             + (TURNED.format(first) if first == self._turned else "")
             + (SAMPLED if samples else ""),

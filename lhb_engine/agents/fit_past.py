@@ -26,11 +26,17 @@ from lhb_engine.findings.check_side_effects import following
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
-from lhb_engine.posterior.linearised_intervals import Certainty, certainty
+from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
 from lhb_engine.posterior.prediction_check import HeldOut, LaterMoments
-from lhb_engine.posterior.profile_intervals import profile_certainty, totals
+from lhb_engine.posterior.profile_intervals import (
+    TOO_FEW,
+    LeastSquares,
+    as_far,
+    profile_certainty,
+    totals,
+)
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
 
@@ -77,23 +83,37 @@ class Part:
         """Whether the selected contexts no longer vary, by docs/model.md (7.20)."""
         return stops_teaching(self.rows, self.past)
 
-    def certainty(
-        self, found: Posterior, active: Ints, rho: float, signed: bool
-    ) -> Certainty | str:
-        """Return intervals, or why there are none; see `certainty`."""
-        known, unsaid = self.data.statistics, self._unsaid(found)
-        past = None if known is None else known.whitened(rho).without(unsaid)
-        rows = whitened(self.rows, in_time(self.rows, rho))
-        return self._told(certainty(rows.without(unsaid), found, active, rho, signed, past))
-
-    def own_certainty(
-        self, found: Posterior, active: Ints, rho: float, signed: bool
-    ) -> Certainty | str:
-        """Return intervals that hold where features pay at lags of their own, or why not."""
+    def all_lags(self, found: Posterior, rho: float) -> LeastSquares | str:
+        """Return least squares of all lags of all features, or why nothing can be said by them."""
+        data = self.data
         if in_time(self.rows, rho):
             return CORRELATED
-        rows = self.data.summed().whitened(rho).without(self._unsaid(found))
-        return self._told(profile_certainty(rows, found, active))
+        if data.n_rows < ROWS_AN_UNKNOWN * data.n_lags * len(found.theta):
+            return TOO_FEW
+        rows = data.summed().whitened(rho).without(self._unsaid(found))
+        return LeastSquares.of(rows, found.n_features)
+
+    def certainty(
+        self,
+        found: Posterior,
+        told: LeastSquares | str,
+        active: Ints,
+        rho: float,
+        signed: bool,
+        own: bool,
+    ) -> Certainty | str:
+        """Return intervals, or why there are none; see `certainty` and `as_far`.
+
+        With `own`, those that hold where features pay at lags of their own.
+        """
+        if own:
+            return self._told(
+                told if isinstance(told, str) else profile_certainty(told, found, active)
+            )
+        known, unsaid = self.data.statistics, self._unsaid(found)
+        past = None if known is None else known.whitened(rho).without(unsaid)
+        rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
+        return self._told(as_far(certainty(rows, found, active, rho, signed, past), told, found))
 
     def _told(self, known: Certainty | str) -> Certainty | str:
         """Return it with the effects of what was told alone."""
@@ -102,9 +122,9 @@ class Part:
         n_told = self.rows.covariates.shape[1] - self.n_means
         return replace(known, effects=known.effects[:n_told])
 
-    def totals(self, forms: Sequence[Posterior]) -> dict[str, Any] | str:
+    def totals(self, forms: Sequence[Posterior], told: LeastSquares | str) -> dict[str, Any] | str:
         """Return what an action pays by each feature in all, or why not; see `totals`."""
-        return totals(self.data, forms, self._unsaid(forms[0]))
+        return totals(self.data, forms, told, self._unsaid(forms[0]))
 
     def levels(self, found: Posterior) -> dict[str, Any] | None:
         """Return how far the trajectories' levels differ; None if they have none of their own."""
@@ -136,12 +156,13 @@ class Part:
             "share": [min(1.0, share) for share in shares],
         }
 
-    def in_words(self, found: Posterior, angle: float | None) -> str:
+    def in_words(self, found: Posterior, certain: Certainty | str) -> str:
         """Return the message of an estimate."""
         known = "a direction is found, and how far it may be off is not clear yet"
-        if angle is not None:
-            n = round(angle * 180.0 / np.pi)
+        if not isinstance(certain, str):
+            n = round(certain.angle * 180.0 / np.pi)
             known = f"the direction is known to about {n} degree{'s' * (n != 1)}"
+            known += ", if all features pay at the same lags" * certain.if_shared
         if not found.stands_out:
             known = "no direction stands out from the noise yet, and the likeliest decides"
         active = f"about {found.inclusion.sum():.0f} of {self.data.n_lags} lags are active"

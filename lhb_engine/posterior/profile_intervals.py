@@ -5,9 +5,12 @@ column, and nothing is chosen (docs/model.md 14).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import ndtri, stdtrit
 
 from lhb_engine.design.moments import RowMoments
@@ -33,6 +36,9 @@ SEEN = 1e-6  # of a direction's length: what is less of it takes no part
 MOST_FEATURES = 64  # whose totals have a covariance
 WIDER_TOTALS = 1.5  # than draws, which understate what is not known
 WIDER_SMOOTH = 1.5  # of draws of smooth lag profiles: true ones may have edges
+TOO_FEW = "Too few rows to know every lag of every feature."
+TOO_ALIKE = "Some features cannot be told from each other, or from a baseline."
+OWN_LAGS = "Features may pay at lags of their own: the direction is not known well enough yet."
 _NONE: Ints = np.zeros(0, np.int64)
 
 
@@ -51,12 +57,17 @@ def drawn_totals(forms: Sequence[Posterior]) -> Floats:
     return np.concatenate(drawn)
 
 
-def totals(data: FitData, forms: Sequence[Posterior], unsaid: Ints = _NONE) -> dict[str, Any] | str:
+def totals(
+    data: FitData,
+    forms: Sequence[Posterior],
+    told: "LeastSquares | str" = TOO_FEW,
+    unsaid: Ints = _NONE,
+) -> dict[str, Any] | str:
     """Return what an action pays by each feature in all, as `Estimate.totals`, or why not.
 
     Draws of the forms that may hold, the one in use first, say how much (docs/model.md (14.6));
-    what the rows do not tell, and the prior does, is unknown. `unsaid` are covariates that count
-    for nothing.
+    what the rows do not tell, and the prior does, is unknown. How far least squares are from shared
+    profiles, beyond chance, counts as an error. `unsaid` are covariates that count for nothing.
     """
     n_features = forms[0].n_features
     if data.n_lags * n_features > MOST_UNKNOWNS or n_features > MOST_FEATURES:
@@ -70,9 +81,13 @@ def totals(data: FitData, forms: Sequence[Posterior], unsaid: Ints = _NONE) -> d
     half = WIDER_TOTALS * float(ndtri(0.5 + LEVEL / 2))
     middle = forms[0].totals.mean(axis=0)
     about = drawn_totals(forms) - middle
+    covariance = about.T @ about / (len(about) - 1)
+    if forms[0].form == "shared" and not isinstance(told, str):
+        apart = float(np.sum((told.total - middle) ** 2) - np.trace(told.spread))
+        covariance += max(0.0, apart) / n_features * np.eye(n_features)
     return {
         "values": middle.tolist(),
-        "squares": (half**2 / (len(about) - 1) * (about.T @ about)).tolist(),
+        "squares": (half**2 * covariance).tolist(),
         "unknown": directions[sizes > SEEN * sizes.max(initial=0.0)].tolist(),
     }
 
@@ -85,41 +100,98 @@ def _scaled_axes(rows: RowMoments) -> tuple[Floats, Floats]:
     return values, axes / size[:, None]
 
 
-def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certainty | str:
-    """Return intervals by docs/model.md (14.5), or the reason why none are given.
+@dataclass(frozen=True)
+class LeastSquares:
+    """Least squares of all lags of all features, beside a baseline and covariates.
 
-    `rows` have independent noise.
+    `best` (p,) are the unknowns, of which the first are the lags of the features and perhaps of an
+    unknown past, (n_lags, dim); `half` (p, p), lower triangular, has `(half half')^-1` as their
+    covariance, with `n_free` degrees of freedom. `total` (n_features,) is the sum over lags, and
+    `spread` (n_features, n_features) its covariance.
     """
-    h, d, n_features = rows.n_lags, rows.dim, found.n_features
-    n, n_unknown = rows.n_rows, len(rows.matrix) - 1
-    if n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
-        return "Too few rows to know every lag of every feature."
-    values, axes = _scaled_axes(rows)
-    if values[0] < ALIKE * values[-1]:
-        return "Some features cannot be told from each other, or from a baseline."
-    inverse = (axes / values) @ axes.T
-    best = inverse @ rows.matrix[:-1, -1]
-    left = max(rows.square - float(best @ rows.matrix[:-1, -1]), 0.0)
-    covariance = inverse * (left / (n - n_unknown))
-    quantile = float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
-    phi = best[: h * d].reshape(h, d)[:, :n_features]
+
+    best: Floats
+    half: Floats
+    n_free: int
+    n_lags: int
+    dim: int
+    total: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, rows: RowMoments, n_features: int) -> "LeastSquares | str":
+        """Fit rows with independent noise, or say why nothing can be said by them."""
+        h, d, n_unknown = rows.n_lags, rows.dim, len(rows.matrix) - 1
+        if rows.n_rows < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
+            return TOO_FEW
+        matrix, right = rows.matrix[:-1, :-1], rows.matrix[:-1, -1]
+        size = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+        try:
+            scaled = np.linalg.cholesky(matrix / np.outer(size, size))
+        except np.linalg.LinAlgError:
+            return TOO_ALIKE
+        if np.diag(scaled).min() ** 2 < ALIKE:
+            return TOO_ALIKE
+        best = cho_solve((scaled, True), right / size) / size
+        variance = (rows.square - float(best @ right)) / (rows.n_rows - n_unknown)
+        half = scaled * (size[:, None] / np.sqrt(max(variance, 1e-300)))
+        adds = np.zeros((n_unknown, n_features))
+        adds[: h * d] = np.tile(np.eye(d)[:, :n_features], (h, 1))
+        left = solve_triangular(half, adds, lower=True)
+        told = cls(best, half, rows.n_rows - n_unknown, h, d, adds.T @ best, left.T @ left)
+        is_known = float(np.trace(told.turned)) <= WIDE**2
+        return told if is_known else "The direction is not known well enough yet."
+
+    @cached_property
+    def theta(self) -> Floats:
+        """The direction of the total, (n_features,)."""
+        return self.total / max(float(np.linalg.norm(self.total)), 1e-300)
+
+    @cached_property
+    def turned(self) -> Floats:
+        """The covariance of `theta`, (n_features, n_features)."""
+        across = np.eye(len(self.total)) - np.outer(self.theta, self.theta)
+        return across @ self.spread @ across / max(float(self.total @ self.total), 1e-300)
+
+
+def as_far(known: Certainty | str, told: LeastSquares | str, found: Posterior) -> Certainty | str:
+    """Return intervals of shared profiles, widened by docs/model.md (14.5b), or why there are none.
+
+    Where least squares tell nothing, `if_shared` is set.
+    """
+    n = found.n_features
+    if isinstance(known, str):
+        return known
+    if isinstance(told, str):
+        return replace(known, if_shared=n > 1)
+    apart = 2.0 - 2.0 * float(told.theta @ found.theta[:n])
+    more = max(0.0, apart - max(0.0, float(np.trace(told.turned)) - known.angle**2))
+    if more == 0.0:
+        return known
+    wider = float(np.sqrt(1.0 + more / max(known.angle, 1e-300) ** 2))
+    if known.angle * wider > WIDE:
+        return OWN_LAGS
+    half = np.abs(known.theta - found.theta[:n, None]).max(axis=1)
+    half = np.sqrt(half**2 + float(ndtri(0.5 + LEVEL / 2)) ** 2 * more / max(n - 1, 1))
+    theta = np.clip(around(found.theta[:n], half), -1.0, 1.0)
+    return replace(known, angle=known.angle * wider, angle_95=known.angle_95 * wider, theta=theta)
+
+
+def profile_certainty(told: LeastSquares, found: Posterior, active: Ints) -> Certainty | str:
+    """Return intervals by docs/model.md (14.5), or the reason why none are given."""
+    h, d, n_features = told.n_lags, told.dim, found.n_features
+    quantile = float(stdtrit(told.n_free, 0.5 + LEVEL / 2))
+    inverse = solve_triangular(told.half, np.eye(len(told.best)), lower=True)
+    covariance, phi = inverse.T @ inverse, told.best[: h * d].reshape(h, d)[:, :n_features]
     of = covariance[: h * d, : h * d].reshape(h, d, h, d)[:, :n_features, :, :n_features]
-    total, spread = phi.sum(axis=0), of.sum(axis=(0, 2))
-    length = float(np.linalg.norm(total))
-    theta = total / max(length, 1e-300)
-    across = np.eye(n_features) - np.outer(theta, theta)
-    turned = across @ spread @ across / max(length, 1e-300) ** 2
-    angle = float(np.sqrt(np.trace(turned)))
-    if not angle <= WIDE:
-        return "The direction is not known well enough yet."
-    angle_95 = bound(turned) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2))
+    angle_95 = bound(told.turned) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2))
     chosen = found.theta[:n_features]
-    if float(np.arccos(np.clip(chosen @ theta, -1.0, 1.0))) > angle_95:
-        return "Features may pay at lags of their own: the direction is not known well enough yet."
+    if float(np.arccos(np.clip(chosen @ told.theta, -1.0, 1.0))) > angle_95:
+        return OWN_LAGS
     weights, said = phi[active] @ chosen, found.weights[active]
     error = np.sqrt(np.einsum("kikj,i,j->k", of[active][:, :, active], chosen, chosen))
     errors = np.sqrt(np.diag(covariance))
-    beside = slice(h * d + 1, n_unknown)
+    beside = slice(h * d + 1, len(errors))
     profiles = sums = None
     if found.weights.ndim == 2:
         own = found.weights[:, :n_features]
@@ -130,15 +202,14 @@ def profile_certainty(rows: RowMoments, found: Posterior, active: Ints) -> Certa
         sums = holding(around(middle, quantile * half), _sums(own, of, first)[0])
     shown = holding(around(weights, quantile * error), said)
     shown[np.abs(weights) < CLEAR * error] = np.nan
+    turned = quantile * np.sqrt(np.diag(told.turned))
     return Certainty(
-        angle=angle,
+        angle=float(np.sqrt(np.trace(told.turned))),
         angle_95=angle_95,
-        theta=np.clip(
-            holding(around(theta, quantile * np.sqrt(np.diag(turned))), chosen), -1.0, 1.0
-        ),
+        theta=np.clip(holding(around(told.theta, turned), chosen), -1.0, 1.0),
         lags=active,
         lag_weights=shown,
-        effects=around(best[beside], quantile * errors[beside]),
+        effects=around(told.best[beside], quantile * errors[beside]),
         profiles=profiles,
         sums=sums,
     )

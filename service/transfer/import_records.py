@@ -154,6 +154,7 @@ PARTS_OF_ESTIMATE = {
         effects=NotRequired[list[list[WideNumber]]],
         lag_profiles=NotRequired[list[list[list[WideNumber]]]],
         lag_sums=NotRequired[list[Annotated[list[Bounds], Field(min_length=3, max_length=3)]]],
+        if_shared=NotRequired[bool],
     ),
     "gain": _record(
         "gain",

@@ -7,11 +7,18 @@ import pytest
 
 from benchmarks import certainty
 from benchmarks.regret_scoreboard import BOARD
+from benchmarks.worlds import IdealPoint, Interactions
 from lhb_engine.estimate import Estimate
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 SMALL = replace(BOARD[1], rounds=130, horizon=10, dim=2, arms=3, sparsity=2)
-HELD = {"theta": [True, False], "lag weights": [True], "angle": [False], "lag profiles": []}
+HELD = {
+    "theta": [True, False],
+    "lag weights": [True],
+    "angle": [False],
+    "lag profiles": [],
+    "theta, if shared": [],
+}
 
 
 def test_the_table_counts_what_is_said_and_what_holds(monkeypatch):
@@ -57,7 +64,11 @@ def test_what_is_said_is_compared_with_the_truth():
         "lag weights": [True],
         "angle": [True],
         "lag profiles": [],
+        "theta, if shared": [],
     }
+    shared = certainty.held(replace(right, intervals=intervals | {"if_shared": True}), world)
+    assert (shared["theta"], shared["angle"]) == ([], [])
+    assert shared["theta, if shared"] == [True, True]
     intervals = {
         "theta": (near + np.array([[0.2], [0.0]])).tolist(),
         "lags": [lag],
@@ -70,8 +81,23 @@ def test_what_is_said_is_compared_with_the_truth():
         "lag weights": [False],
         "angle": [False],
         "lag profiles": [abs(world.weights[0] - w) * abs(world.theta[0]) <= 0.1, False],
+        "theta, if shared": [],
     }
     assert certainty.held(replace(right, intervals=None), world) is None
+
+
+@pytest.mark.parametrize("kind", [Interactions, IdealPoint])
+def test_the_true_direction_has_the_products_that_count(kind):
+    world = kind.draw(horizon=4, dim=3, sparsity=2, seed=0)
+    products = ((0, 1), (2, 2))
+    estimate = Estimate("ok", world.weights, theta=np.zeros(5), products=products)
+    true, length = certainty.direction_of(world, estimate)
+    x = np.random.default_rng(0).uniform(-1.0, 1.0, (1000, 3))
+    every = tuple((i, j) for i in range(3) for j in range(i, 3))
+    columns = np.column_stack([x, *(x[:, i] * x[:, j] for i, j in every), np.ones(1000)])
+    by = np.linalg.lstsq(columns, world.signals(x))[0]
+    expected = np.append(by[:3], [by[3 + every.index(pair)] for pair in products])
+    np.testing.assert_allclose(true * length, expected, atol=1e-9)
 
 
 def test_a_run_is_looked_at_from_100_rounds_on(monkeypatch):
@@ -88,7 +114,7 @@ def test_a_run_is_looked_at_from_100_rounds_on(monkeypatch):
     run = type("Run", (), {"estimates": estimates})
     monkeypatch.setattr(certainty, "simulate", lambda *args, **options: run)
     found, angles, alarms = certainty.play(SMALL, 0)
-    said = {"theta": [True, True], "lag weights": [], "angle": [False], "lag profiles": []}
+    said = HELD | {"theta": [True, True], "lag weights": []}
     assert found == [said, None]
     assert angles == [(0.3, pytest.approx(np.pi / 2))]
     assert alarms == 2

@@ -8,7 +8,8 @@ import pytest
 
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.evaluation.credit import worth_interval
-from lhb_engine.posterior.profile_intervals import profile_certainty, totals
+from lhb_engine.posterior.linearised_intervals import Certainty
+from lhb_engine.posterior.profile_intervals import LeastSquares, as_far, profile_certainty, totals
 from lhb_engine.posterior.profile_posterior import profile_posterior
 
 PHI = np.array([[1.0, 0.5], [-0.8, 0.5], [-0.8, 0.4], [0.0, 0.3]])
@@ -21,6 +22,11 @@ def moments(rng, n=300, noise=0.5):
     return RowMoments(both.T @ both, n, *PHI.shape)
 
 
+def certainty_of(rows, found, active):
+    told = LeastSquares.of(rows, found.n_features)
+    return told if isinstance(told, str) else profile_certainty(told, found, active)
+
+
 def test_bands_theta_and_angle_hold_in_19_of_20():
     rng = np.random.default_rng(0)
     total = PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
@@ -31,7 +37,7 @@ def test_bands_theta_and_angle_hold_in_19_of_20():
         rows = moments(rng)
         best = np.linalg.solve(rows.matrix[:-1, :-1], rows.matrix[:-1, -1])[:-1]
         estimate = replace(found, theta=total, weights=best.reshape(PHI.shape))
-        said = profile_certainty(rows, estimate, np.arange(2))
+        said = certainty_of(rows, estimate, np.arange(2))
         if isinstance(said, str):  # least squares and the estimate, here the truth, differ
             off += 1
             continue
@@ -47,9 +53,9 @@ def test_bands_theta_and_angle_hold_in_19_of_20():
 def test_intervals_hold_the_estimates_which_are_shrunk():
     rows = moments(np.random.default_rng(3))
     found = profile_posterior(rows, [1], "sparse", 2)
-    plain = profile_certainty(rows, found, np.arange(2))
+    plain = certainty_of(rows, found, np.arange(2))
     shrunk = replace(found, weights=0.6 * found.weights)
-    said = profile_certainty(rows, shrunk, np.arange(2))
+    said = certainty_of(rows, shrunk, np.arange(2))
     for bands, values in (
         (said.profiles, shrunk.weights),
         (said.sums[:, 2], shrunk.weights.sum(axis=0)),
@@ -68,25 +74,25 @@ def test_no_intervals_where_they_would_not_hold():
     found = profile_posterior(data, [1], "sparse", 2)
     active = np.arange(2)
     few = RowMoments(data.matrix, 99, *PHI.shape)
-    assert "Too few rows" in profile_certainty(few, found, active)
-    assert "well enough" in profile_certainty(moments(rng, noise=20.0), found, active)
+    assert "Too few rows" in certainty_of(few, found, active)
+    assert "well enough" in certainty_of(moments(rng, noise=20.0), found, active)
     turned = replace(found, theta=np.array([1.0, 0.0]))
-    assert "lags of their own" in profile_certainty(data, turned, active)
+    assert "lags of their own" in certainty_of(data, turned, active)
     alike = data.matrix.copy()
     alike[1], alike[:, 1] = alike[0], alike[:, 0]
     alike[1, 1] = alike[0, 0]
     same = RowMoments(alike, 300, *PHI.shape)
-    assert "told from each other" in profile_certainty(same, found, active)
+    assert "told from each other" in certainty_of(same, found, active)
 
 
 def test_shared_profiles_have_intervals_of_theta_but_no_bands():
     data = moments(np.random.default_rng(2))
     found = profile_posterior(data, [1], "sparse", 2)
     shared = replace(found, weights=found.weights @ found.theta, form="shared")
-    said = profile_certainty(data, shared, np.arange(2))
+    said = certainty_of(data, shared, np.arange(2))
     assert said.profiles is None
     assert "lag_profiles" not in said.intervals()
-    assert "lag_profiles" in profile_certainty(data, found, np.arange(2)).intervals()
+    assert "lag_profiles" in certainty_of(data, found, np.arange(2)).intervals()
 
 
 def data(x, y):
@@ -142,3 +148,65 @@ def test_what_arms_have_in_common_is_not_known_and_their_difference_is(is_unseen
         assert worth_interval(said, three) is None
     many = replace(found, n_features=65)
     assert "64 features" in totals(rows, [many])
+
+
+def shared(theta, angle=0.02):
+    """What is said of a direction by shared profiles, sure of it to `angle`."""
+    half = np.full((2, 1), 1.96 * angle)
+    intervals = np.array(theta)[:, None] + np.hstack([-half, half])
+    return Certainty(angle, 1.96 * angle, intervals, np.arange(1), np.ones((1, 2)), np.zeros(0))
+
+
+@pytest.mark.parametrize("off", [0.1, 0.2])
+def test_a_direction_far_from_least_squares_of_all_lags_is_said_to_be_as_far(off):
+    rows = moments(np.random.default_rng(4), n=4000, noise=0.2)
+    total = PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
+    turned = np.cos(off) * total + np.sin(off) * np.array([-total[1], total[0]])
+    found = replace(profile_posterior(rows, [1], "sparse", 2), theta=turned)
+    said = as_far(shared(turned), LeastSquares.of(rows, 2), found)
+    assert said.angle == pytest.approx(off, abs=0.02)
+    assert said.angle_95 == pytest.approx(1.96 * said.angle)
+    assert ((said.theta[:, 0] <= total) & (total <= said.theta[:, 1])).all()
+    assert not said.if_shared
+    near = as_far(shared(total), LeastSquares.of(rows, 2), replace(found, theta=total))
+    assert near.angle == pytest.approx(0.02, abs=0.005)
+
+
+def test_chance_alone_widens_a_direction_seldom_and_little():
+    rng, total = np.random.default_rng(5), PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
+    found = replace(profile_posterior(moments(rng), [1], "sparse", 2), theta=total)
+    told = [
+        as_far(shared(total), LeastSquares.of(moments(rng), 2), found).angle for _ in range(200)
+    ]
+    # least squares are known to 0.033: a chi-squared of one direction is below 0.63
+    assert 0.45 < np.mean(np.array(told) == 0.02) < 0.7
+    assert np.mean(told) < 0.035
+
+
+def test_where_rows_do_not_tell_shared_profiles_are_assumed():
+    rows = moments(np.random.default_rng(6), n=4000, noise=0.2)
+    total = PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
+    found = replace(profile_posterior(rows, [1], "sparse", 2), theta=total)
+    said = as_far(shared(total), LeastSquares.of(RowMoments(rows.matrix, 99, *PHI.shape), 2), found)
+    assert said.if_shared
+    assert said.angle == 0.02
+    assert said.intervals()["if_shared"]
+    away = np.array([-total[1], total[0]])
+    assert "lags of their own" in as_far(
+        shared(away), LeastSquares.of(rows, 2), replace(found, theta=away)
+    )
+
+
+def test_what_least_squares_speak_against_widens_totals_of_shared_profiles():
+    rng, x = np.random.default_rng(7), np.array([1.0, 0.0])
+    found = replace(profile_posterior(moments(rng), [1], "sparse", 2), form="shared")
+    told = LeastSquares.of(moments(rng, n=4000, noise=0.2), 2)
+    off = replace(told, total=found.totals.mean(axis=0) + np.array([0.6, 0.8]))
+    rows = data(rng.standard_normal((200, 2)), rng.standard_normal(200))
+    (low, high), (near, above) = (
+        worth_interval(totals(rows, [found], one), x) for one in (off, "few rows")
+    )
+    own = worth_interval(totals(rows, [replace(found, form="sparse")], off), x)
+    assert own == pytest.approx((near, above))
+    squares = ((high - low) / 2) ** 2 - ((above - near) / 2) ** 2
+    assert squares == pytest.approx((1.5 * 1.96) ** 2 / 2, rel=0.01)  # half of 1 a feature

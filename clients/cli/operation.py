@@ -15,8 +15,7 @@ from clients.cli.output import WIDTH, AsJson, counted, show
 def serve(
     host: Annotated[str, typer.Option(envvar="LHB_HOST", help="Address to bind.")] = "127.0.0.1",
     port: Annotated[
-        int,
-        typer.Option(envvar="LHB_PORT", min=0, max=65_535, help="Port; 0 takes a free one."),
+        int, typer.Option(envvar="LHB_PORT", min=0, max=65_535, help="Port; 0 takes a free one.")
     ] = 8080,
 ) -> None:
     """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db).

@@ -66,9 +66,7 @@ class EllipsoidOptions(Options):
     """Width and ridge of the confidence ellipsoid."""
 
     confidence_width: float = option(
-        0.01,
-        "Number of standard deviations that are added to a score.",
-        limits=(0, 1e-9, 1e9),
+        0.01, "Number of standard deviations that are added to a score.", limits=(0, 1e-9, 1e9)
     )
     ridge: float = option(1.0, "Ridge penalty of the regression.", limits=(1e-9, 1e9))
 

@@ -25,11 +25,7 @@ Quadratic = LeastSquares | NormalEquations
 
 
 def accelerated_gradient(
-    problem: Quadratic,
-    lam: float,
-    tol: float,
-    phi: Floats,
-    max_iterations: int,
+    problem: Quadratic, lam: float, tol: float, phi: Floats, max_iterations: int
 ) -> tuple[Floats, float, int]:
     """Minimise by FISTA; momentum restarts where it points uphill (docs/model.md (5.5)).
 

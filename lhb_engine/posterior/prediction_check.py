@@ -55,9 +55,8 @@ class Predictor:
     stands_out: bool = True  # the direction stands out from the noise
     own: dict[str, Any] | None = None  # how own responses differ: `Responses.to_json`
     in_doubt: bool = False  # the last fit found that what it forecast did not come
-    has_sets: bool = (
-        True  # the fit knew what there was to choose from, so that `gain` could be said
-    )
+    # the fit knew what there was to choose from, so that `gain` could be said
+    has_sets: bool = True
 
     @property
     def beside(self) -> Floats:

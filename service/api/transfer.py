@@ -112,8 +112,7 @@ def _next_chunk(lines: Iterator[bytes]) -> bytes:
     },
 )
 async def post_import(
-    call: Call,
-    name: str | None = Query(None, min_length=1, max_length=256, pattern=f"^{NO_STEP}$"),
+    call: Call, name: str | None = Query(None, min_length=1, max_length=256, pattern=f"^{NO_STEP}$")
 ) -> Response:
     """Create a session with the rounds, estimates and schedule of the exported one.
 

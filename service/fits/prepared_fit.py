@@ -110,10 +110,8 @@ def read_fit(
         kept, anew = usable_sums(agent, past, known)
         agent = agent if kept is None else agent.counting(kept.settled.dim)
     if past.lacks_rows(agent, has_sums=kept is not None):
-        reason = (
-            f"rounds up to position {session.dropped_to} are dropped, and this fit cannot go on"
-        )
-        return ReadFit(reason=f"{reason} from the sums of them")
+        dropped = f"rounds up to position {session.dropped_to} are dropped"
+        return ReadFit(reason=f"{dropped}, and this fit cannot go on from the sums of them")
     new = [*past.new] if takes_kept else []
     place = known.measured, session.n_erased_rows, session.drops_rows
     settled = SettledSlots(new, *place) if new else None

@@ -66,9 +66,7 @@ def _announce(uow: UnitOfWork, session: SessionRow, row: EstimateRow) -> None:
             announce(uow, session, "fit_failed", estimate=row.number, reason=row.reason)
         return
     last = last_estimated(uow.stored, session, row.number - 1)
-    known = (
-        set() if last is None else {one["code"] for one in findings_of(uow.stored, session, last)}
-    )
+    known = {one["code"] for one in (findings_of(uow.stored, session, last) if last else ())}
     for finding in findings_of(uow.stored, session, row):
         if finding["code"] not in known:
             announce(uow, session, "finding", estimate=row.number, finding=finding)

@@ -435,9 +435,8 @@ class DecisionRow(NamedTuple):
     at: Time
     played_by: str | None = None  # where there is a trial: see `service.session.trial.PlayedBy`
     agent_arm: Count | None = None  # there, the arm that the agent chose
-    contexts: bytes | None = (
-        None  # of all arms, where they are kept (`service.session.kept_contexts`)
-    )
+    # of all arms, where they are kept (`service.session.kept_contexts`)
+    contexts: bytes | None = None
     covariates: str | None = None  # of the round: see `service.session.covariates`
     own: bytes | None = None  # float64 (dim,): its trajectory's own theta, where that scored
 

@@ -96,7 +96,7 @@ def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unch
     size = float(early.std() * late.std())
     share = both / max(float(errors[rows.number > 0].var()), 1e-300)
     alike = both / size if size > 0.0 else 0.0
-    clear = float(np.arctanh(min(alike, 1.0 - 1e-12))) * float(np.sqrt(len(early) - 3))
+    clear = float(np.arctanh(min(max(alike, 0.0), 1.0 - 1e-12))) * float(np.sqrt(len(early) - 3))
     if share > LEAST_LEVELS and clear > SURE:
         yield Finding(
             "levels_differ",

@@ -17,6 +17,7 @@ from lhb_engine.findings import all_checks as checks
 from lhb_engine.findings.all_checks import checked, latest, told_apart
 from lhb_engine.findings.check_contexts import check_features
 from lhb_engine.findings.check_lags import CHANCE, NEXT, LagEffects, check_future, check_halves
+from lhb_engine.findings.check_trajectories import check_levels
 from lhb_engine.findings.finding import ASKED, unchecked_json
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
@@ -199,6 +200,17 @@ def test_responses_that_differ_are_found_and_nothing_else_is_taken_for_them(leve
     assert "levels_differ" not in [one.code for one in users(0.6)]
     for same in (users(0.0), users(0.0, shift=0.5)):
         assert "responses_differ" not in [one.code for one in same]
+
+
+def test_levels_that_turn_over_are_no_levels():
+    """The later rounds of each trajectory err as the earlier ones, with the other sign."""
+    parts, signs = {}, np.repeat([1.0, -1.0], 4)
+    for user in range(16):
+        measured = Measurements.single(np.arange(1, 9), signs * (user - 7.5))
+        places = np.arange(8) * 16 + user + 1
+        parts[f"user-{user}"] = Trajectory(contexts_of(8, user), measured, positions=places)
+    rows = align(over(parts, 128))
+    assert [*check_levels(rows, rows.y)] == []
 
 
 def test_features_that_cannot_be_told_apart_are_named():

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.findings.check_scores import less_beside
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats
 
@@ -69,11 +70,10 @@ def check_offers(
     across = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
     # a further column of the rows is that of a past before round 1, and no arm's
     taken, offered = rows.contexts[now, :dim] - means[now], means[now]
-    basis, upper = np.linalg.qr(np.column_stack([np.ones(len(now)), offered]))
-    basis = basis[:, np.abs(np.diag(upper)) > 1e-6 * np.abs(upper).max()]
+    beside = np.column_stack([np.ones(len(now)), offered])
     columns, target = (one @ across for one in (taken, means[later]))
     whole = (columns**2).sum(axis=0)
-    columns, target = (one - basis @ (basis.T @ one) for one in (columns, target))
+    columns, target, _ = less_beside(beside, columns, target)
     square, product = (columns**2).sum(axis=0), (columns * target).sum(axis=0)
     apart = square > APART * whole
     if not apart.any():

@@ -153,8 +153,7 @@ def check_halves(
     turned = left.copy()
     for half in halves:
         turned[half] -= carried[half] @ np.linalg.lstsq(carried[half], left[half])[0]
-    both = (_changes(one, signal, halves, n_lags) for one in (left, turned))
-    scores = np.minimum(*both)
+    scores = _changes(np.stack([left, turned]), signal, halves, n_lags).min(axis=0)
     differ = np.flatnonzero(scores > -ndtri(CHANCE / (2.0 * n_lags)))
     if len(differ) == 0:
         return
@@ -168,23 +167,21 @@ def check_halves(
 
 
 def _changes(errors: Floats, signal: Floats, halves: list[Ints], n_lags: int) -> Floats:
-    """Return how clearly the effect of a signal differs between halves of rows, (n_lags,)."""
-    by_lag = ByLag(n_lags, len(errors))
-    of_signal, of_square = by_lag.turned(signal), by_lag.turned(signal**2)
+    """Return how clearly a signal's effect on errors (..., n_places) differs between halves."""
+    by_lag = ByLag(n_lags, errors.shape[-1])
+    of_signal, of_square = by_lag.turned(np.stack([signal, signal**2]))
     effects, variances = [], []
     for half in halves:
-        is_row = np.zeros(len(errors))
+        is_row = np.zeros(errors.shape[-1])
         is_row[half] = 1.0
-        products = by_lag.sums(by_lag.turned(is_row * errors), of_signal)
         squares = by_lag.sums(by_lag.turned(is_row), of_square)
         squares = np.maximum(squares, 1e-12 * float(squares.max(initial=0.0)) + 1e-300)
-        effects.append(products / squares)
-        variances.append(float(errors[half] @ errors[half]) / len(half) / squares)
-    scores = np.abs(effects[1] - effects[0]) / np.sqrt(
-        np.maximum(variances[0] + variances[1], 1e-300)
-    )
-    chance = max(1.0, float(np.sqrt(np.mean(scores[:n_lags] ** 2))))
-    return np.asarray(scores[n_lags:] / chance)
+        effects.append(by_lag.sums(by_lag.turned(is_row * errors), of_signal) / squares)
+        variances.append((errors[..., half] ** 2).mean(axis=-1, keepdims=True) / squares)
+    spread = np.sqrt(np.maximum(variances[0] + variances[1], 1e-300))
+    scores = np.abs(effects[1] - effects[0]) / spread
+    chance = np.sqrt((scores[..., :n_lags] ** 2).mean(axis=-1, keepdims=True))
+    return np.asarray(scores[..., n_lags:] / np.maximum(chance, 1.0))
 
 
 def _centred(signals: Floats, acted: Flags) -> Floats:

@@ -8,6 +8,7 @@ from scipy.special import chdtri
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import first_lags
+from lhb_engine.findings.check_scores import less_beside
 from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
@@ -94,8 +95,7 @@ def _profile(
     columns = np.column_stack([left(column) for column in lagged])[order]
     target = left(errors + signals[feature])[order]
     n_free = len(order) - n_lags - beside.shape[1]
-    basis = np.linalg.qr(beside)[0]
-    columns, target = (v - basis @ (basis.T @ v) for v in (columns, target))
+    columns, target, _ = less_beside(beside, columns, target)
     gram = columns.T @ columns
     if n_free < n_lags or np.linalg.cond(gram) > 1e10:
         return None

@@ -23,6 +23,7 @@ MOST_FEATURES = 8  # whose products stand beside
 CLEARER = 2.5  # times what rounds to come explain
 MEMORIES = (2, 5, 20)  # rounds
 APART = 0.05  # of a column's square that nothing beside it explains
+SEEN, TOLD_APART = 1e-6, 1e-10  # of squares of directions of columns of length 1, or beside these
 ROWS_A_COLUMN = 10
 LEAST_ROWS = 10  # that a product is of
 MOST_ROWS = 2048  # the latest
@@ -177,30 +178,32 @@ def score_weights(rows: AlignedRounds, known: Predictor) -> Floats:
 
 def together(beside: Floats, columns: Floats, target: Floats) -> tuple[float, tuple[int, int]]:
     """Return the F statistic of all columns together and its degrees; 0 where rows are few."""
-    rest, errors, n_free = _beyond(beside, columns, target)
+    rest, errors, n_free = less_beside(beside, columns, target)
     size = np.linalg.norm(rest, axis=0)
     shown = size**2 > APART * (columns**2).sum(axis=0)
     if not 0 < 2 * int(shown.sum()) <= n_free:
         return 0.0, (1, 1)
-    axes, sizes, _ = np.linalg.svd(rest[:, shown] / size[shown], full_matrices=False)
-    along = axes[:, sizes > 1e-3].T @ errors
+    rest = rest[:, shown] / size[shown]
+    squares, axes = np.linalg.eigh(rest.T @ rest)
+    along = (errors @ rest @ axes / np.sqrt(np.maximum(squares, SEEN)))[squares > SEEN]
     n, explained = len(along), float(along @ along)
     left = max(float(errors @ errors) - explained, 1e-300)
     return explained / n * (n_free - n) / left, (n, n_free - n)
 
 
-def _beyond(beside: Floats, columns: Floats, target: Floats) -> tuple[Floats, Floats, int]:
+def less_beside(beside: Floats, columns: Floats, target: Floats) -> tuple[Floats, Floats, int]:
     """Return columns and a target less what stands beside, and in how many ways they may vary."""
     size = np.linalg.norm(beside, axis=0)
-    basis, upper = np.linalg.qr(beside / np.where(size > 0.0, size, 1.0))
-    basis = basis[:, np.abs(np.diag(upper)) > 1e-6]
-    rest, errors = columns - basis @ (basis.T @ columns), target - basis @ (basis.T @ target)
+    unit = beside / np.where(size > 0.0, size, 1.0)
+    squares, axes = np.linalg.eigh(unit.T @ unit)
+    basis = unit @ (axes[:, squares > TOLD_APART] / np.sqrt(squares[squares > TOLD_APART]))
+    rest, errors = (one - basis @ (basis.T @ one) for one in (columns, target))
     return rest, errors, max(len(errors) - len(basis.T), 1)
 
 
 def clearness(beside: Floats, columns: Floats, target: Floats) -> Floats:
     """Return how clearly each column explains the target, in standard errors; 0 where unclear."""
-    rest, errors, n_free = _beyond(beside, columns, target)
+    rest, errors, n_free = less_beside(beside, columns, target)
     square, whole = (rest**2).sum(axis=0), (columns**2).sum(axis=0)
     noise = float(errors @ errors) / n_free
     scores = rest.T @ errors / np.sqrt(np.maximum(noise * square, 1e-300))

@@ -129,9 +129,8 @@ def _is_trend(series: Series, level: Series, time: Floats) -> bool:
     around = time - time.mean()
     slope = float(around @ series.errors) / float(around @ around)
     rho = min(max(level.rho, 0.0), MOST_RHO)
-    longer = (1.0 + rho) / (
-        1.0 - rho
-    )  # by which the variance of a mean exceeds that of white noise
+    # by which the variance of a mean exceeds that of white noise
+    longer = (1.0 + rho) / (1.0 - rho)
     error = float(np.sqrt(level.errors.var() / float(around @ around) * longer))
     return abs(slope) > SURE * error
 

@@ -71,7 +71,7 @@ class Rounds(NamedTuple):
 
     def only(self, which: Flags) -> "Rounds":
         """Return some of them, by a mask."""
-        return Rounds._make(one[which] for one in self)
+        return self if which.all() else Rounds._make(one[which] for one in self)
 
 
 def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
@@ -103,11 +103,12 @@ def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
 def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
     """Look for rounds whose reward is missing by what was chosen, by docs/model.md (12.7)."""
     # later rounds may still wait
-    rounds = rounds.only(rounds.at < rounds.at[rounds.is_measured].max(initial=0))
-    n, dim = len(rounds.at), rounds.chosen.shape[1]
-    n_missing = n - int(rounds.is_measured.sum())
-    if min(n_missing, n - n_missing) < max(LEAST, 2 * EACH * dim):
+    settled = rounds.at < rounds.at[rounds.is_measured].max(initial=0)
+    n, n_measured = int(settled.sum()), int((settled & rounds.is_measured).sum())
+    n_missing, dim = n - n_measured, rounds.chosen.shape[1]
+    if min(n_missing, n_measured) < max(LEAST, 2 * EACH * dim):
         return  # few are missing, or the rest is silent
+    rounds = rounds.only(settled)
     whose = np.where(np.bincount(rounds.whose)[rounds.whose] < LONG, -1, rounds.whose)
     columns = np.column_stack([rounds.chosen, rounds.before])
     alike = _time(rounds.at, WAITING), whose
@@ -117,7 +118,7 @@ def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
     clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
     yield Finding(
         "rewards_missing",
-        f"Rewards come {_after(clear, 'more often', 'less often')}: {n - n_missing} of {n} rounds "
+        f"Rewards come {_after(clear, 'more often', 'less often')}: {n_measured} of {n} rounds "
         "have one, and the others count as unknown, so what choices earn is not known. If a round "
         "without a reward earned nothing, send 0, or copy the session with the default reward 0.",
         features=tuple(np.flatnonzero(clear).tolist()),
@@ -202,11 +203,7 @@ def _total(by: Floats, dim: int, n_lags: int) -> Floats:
 def _clear(
     chance: float, target: Flags, columns: Floats, alike: Sequence[Ints]
 ) -> tuple[Floats, float]:
-    """Regress on columns, about the means of those that are alike in each way.
-
-    Returns the coefficients over White's errors, (k,), 0 where they may be chance, and the
-    standard deviation of what is explained.
-    """
+    """Return coefficients over White's errors, (k,), 0 where by chance, and what they explain."""
     by, spread, explained = _regressed(target.astype(np.float64), columns, alike)
     shown = _are_clear(chance, by, np.diag(spread))
     clear = np.where(shown, by / np.sqrt(np.where(shown, np.diag(spread), 1.0)), 0.0)

@@ -28,6 +28,7 @@ from lhb_engine.findings.check_trajectories import check_levels, check_responses
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Parts
 from lhb_engine.posterior.covariate_effects import changing
+from lhb_engine.posterior.outliers import largest, without_outliers
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
 CODES: tuple[Code, ...] = get_args(Code)
@@ -97,9 +98,11 @@ def checked(
         return [*said, NOTHING]
     key = parts.names[int(np.argmax(parts.counts))]
     one = replace(history, trajectories={key: parts[key]})
-    longest = _now(units.of(align(one)) if len(parts) > 1 else rows, known)
-    series = Series.of(longest, _errors(longest, known))
     said += check_forecast(rows, before)
+    rows = without_outliers(rows, known)
+    alone = without_outliers(units.of(align(one)), known) if len(parts) > 1 else rows
+    longest = _now(alone, known)
+    series = Series.of(longest, _errors(longest, known))
     if known is not None:
         rows, known = _said(rows, known)
     return [*said, *choices, *_all(rows, series, known, horizon, dim, products, room, history.sets)]
@@ -172,12 +175,14 @@ def _all(
         of_time = []  # both correlate errors
     yield from (*differ, *levels, *of_time)
     plain = replace(rows, contexts=rows.contexts[:, :dim])
-    yield from check_features(plain)
+    most = largest(plain.contexts)  # else a few contexts, and what is wrong there, decide
+    usual = replace(plain, contexts=np.clip(plain.contexts, -most, most))
+    yield from check_features(usual)
     yield from check_actions(plain, sets)
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
     yield from _unchecked(plain, series, known, horizon, codes)
     doubt = DOUBT if codes else 1.0
-    effects = LagEffects.of(plain, errors, horizon) if errors.any() else None
+    effects = LagEffects.of(usual, errors, horizon) if errors.any() else None
     if effects is not None:
         yield from check_future(effects, doubt)
     if rows.n_rows < ROWS_A_CURVE * horizon or not errors.any() or codes & OF_TIME:

@@ -1,4 +1,4 @@
-"""Rewards far beyond the others, cut off, so that one of them decides no direction.
+"""Rewards and contexts far beyond the others, so that one of them decides no direction.
 
 Equation numbers are those of docs/model.md.
 """
@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.history import Flags, Floats
 from lhb_engine.posterior.prediction_check import Predictor
 
 LEAST_ROWS = 30
@@ -23,11 +24,19 @@ def are_repeated(rows: AlignedRounds) -> bool:
     return bool(counts.max(initial=0) > max(1.0, REPEATED * counts.sum()))
 
 
+def largest(contexts: Floats) -> Floats:
+    """Return the size from which on a number of a feature is far beyond its others, (dim,)."""
+    sizes = (size[size > 0.0] for size in np.abs(contexts.T))
+    medians = [float(np.median(size)) if len(size) else 0.0 for size in sizes]
+    return FAR / NORMAL_MEDIAN * np.array(medians)
+
+
 def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRounds:
     """Return the rows with rewards within (7.32) of what `known` predicts.
 
     Without a prediction that is their median. Where rewards are repeated, as clicks are, or many
-    are far off, since something changed, all stay as they are.
+    are far off, since something changed, all stay as they are. Those that see a context far beyond
+    the others are left out: cut, they would say that the prediction was right.
     """
     at = np.flatnonzero(rows.number > 0)
     if len(at) < LEAST_ROWS or are_repeated(rows):
@@ -36,9 +45,19 @@ def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRou
     left = left - np.median(left)
     limit = FAR / NORMAL_MEDIAN * float(np.median(np.abs(left)))
     far = np.abs(left) > limit
+    if not far.any() or far.mean() > MOST:
+        return rows
+    seen = np.convolve(_are_far(rows.contexts), np.ones(rows.n_lags))[at] > 0.5
     later = rows.number[at] > (known.last_round if known else 0)
-    if not far.any() or far.mean() > MOST or (later.any() and far[later].mean() > MOST):
+    if later.any() and (far & ~seen)[later].mean() > MOST:
         return rows
     cut = rows.y.copy()
     cut[at] -= left - np.clip(left, -limit, limit)
-    return replace(rows, y=cut)
+    kept = rows.number > 0
+    kept[at[far & seen]] = False
+    rows = replace(rows, y=cut)
+    return rows.only(kept) if (far & seen).any() else rows
+
+
+def _are_far(contexts: Floats) -> Flags:
+    return np.asarray((np.abs(contexts) > largest(contexts)).any(axis=1))

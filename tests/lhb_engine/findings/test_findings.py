@@ -68,6 +68,16 @@ def test_nothing_is_found_where_nothing_is_the_matter(seed):
     assert codes(one(contexts, 7 + paid(contexts, seed=seed))) == []
 
 
+@pytest.mark.parametrize("n_far", [1, 12])
+@pytest.mark.parametrize("times", [100.0, 1000.0])
+def test_a_few_contexts_far_beyond_the_others_are_nothing(times, n_far):
+    """What an estimate is off by is large where they pay, and no effect of others."""
+    contexts = contexts_of()
+    contexts[numbers(3).choice(ROUNDS, n_far, replace=False)] *= times
+    off = replace(KNOWN, lag_weights=1.1 * KNOWN.lag_weights)
+    assert codes(one(contexts, 7 + paid(contexts)), off) == []
+
+
 @pytest.mark.parametrize("code", ["scores_curved", "season", "horizon_short"])
 def test_what_was_the_matter_before_a_change_is_not_found_after_it(code):
     """The prediction does not speak of these rounds; a doubt about them would hide its gain."""

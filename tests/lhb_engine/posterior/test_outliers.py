@@ -21,8 +21,10 @@ CUT = "lhb_engine.agents.fit_past.without_outliers"
 NOISE = 0.1 * np.random.default_rng(2).standard_normal(200)
 
 
-def rows(noise: Floats, rewards: Floats | None = None) -> AlignedRounds:
+def rows(noise: Floats, rewards: Floats | None = None, far: int | None = None) -> AlignedRounds:
     contexts = np.random.default_rng(3).uniform(-1.0, 1.0, (len(noise), 2))
+    if far is not None:
+        contexts[far] *= 1000.0
     expected = 2.0 + np.convolve(contexts @ THETA, WEIGHTS)[: len(noise)]
     values = expected + noise if rewards is None else rewards
     measured = Measurements.single(np.arange(1, len(noise) + 1), values)
@@ -46,6 +48,24 @@ def test_a_reward_far_off_is_cut_to_the_limit_about_its_prediction() -> None:
     assert changed.tolist() == [40, 190]
     assert (given.y - cut.y)[changed] == pytest.approx(left[changed] - limit)
     assert limit == pytest.approx(FAR * 0.1, rel=0.2)
+
+
+@pytest.mark.parametrize("last", [160, 189])
+def test_a_reward_far_off_that_sees_a_context_far_off_is_left_out(last: int) -> None:
+    """Cut to the limit, it would hold the prediction, by as much as the context is larger."""
+    noise = far_at(40)
+    noise[[190, 191, 192]] = 50.0, 50.0, 0.1  # at most three lags after the context
+    given = rows(noise, far=190)
+    left = without_outliers(given, replace(KNOWN, last_round=last))
+    assert np.flatnonzero(given.number - left.number).tolist() == [190, 191]
+    assert left.n_rows == given.n_rows - 2
+    assert np.flatnonzero(left.y != given.y).tolist() == [40, 190, 191]
+    assert left.y[40] != 0.0
+
+
+def test_a_context_far_off_that_pays_as_expected_stays() -> None:
+    given = rows(NOISE, far=190)
+    assert without_outliers(given, KNOWN) is given
 
 
 def test_normal_rewards_are_the_same_rows() -> None:

@@ -22,6 +22,7 @@ CHANCE_OF_ONE = 0.1  # of a product by chance, where all together explain beyond
 MOST_FEATURES = 8  # whose products stand beside
 CLEARER = 2.5  # times what rounds to come explain
 MEMORIES = (2, 5, 20)  # rounds
+IN_EACH = 2.5  # standard errors of repetition in each half of the rows: it acts all the time
 APART = 0.05  # of a column's square that nothing beside it explains
 SEEN, TOLD_APART = 1e-6, 1e-10  # of squares of directions of columns of length 1, or beside these
 ROWS_A_COLUMN = 10
@@ -99,6 +100,7 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
     past, future = carried.past([*steady.T]), carried.future([*steady.T])
     found: list[float] = []
     chance: list[float] = []
+    each: list[float] = []  # the smaller of what the halves of the rows say
     for memory in MEMORIES:
         fading = (1.0 - 1.0 / memory) ** np.arange(carried.rows.n_lags) / memory
         lately = [np.convolve(np.append(0.0, one), fading)[: len(one)] for one in features.T]
@@ -107,10 +109,12 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
         for scores, side, over in (found, past, carried.past), (chance, future, carried.future):
             beside = np.column_stack([about, side[:, :dim], over(lately), side[:, dim:]])
             scores.append(float(clearness(beside, over(alike), target)[0]))
+            if scores is found:
+                each.append(_in_halves(beside, over(alike), target, found[-1]))
     limit = -float(ndtri(CHANCE / (2.0 * len(MEMORIES))))
     limit = max(limit, CLEARER * float(np.abs(chance).max()))
     best = int(np.argmax(np.abs(found)))
-    if abs(found[best]) >= limit:
+    if abs(found[best]) >= limit and each[best] >= IN_EACH:
         memory, pays = MEMORIES[best], "less" if found[best] < 0.0 else "more"
         yield Finding(
             "repetition",
@@ -119,6 +123,12 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
             f"`repetition` is {memory}: the repetition is then a feature, and counts in each "
             "choice.",
         )
+
+
+def _in_halves(beside: Floats, column: Floats, target: Floats, sign: float) -> float:
+    """Return how clearly the column explains each half of a target with this sign, at least."""
+    halves = zip(*(np.array_split(part, 2) for part in (beside, column, target)), strict=True)
+    return min(float(np.sign(sign) * clearness(*half)[0]) for half in halves)
 
 
 @dataclass(frozen=True)

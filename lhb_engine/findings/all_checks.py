@@ -38,6 +38,7 @@ OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated"}
 OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")
 OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, "scores_curved")
 NOTHING = Unchecked(tuple(code for code in ASKED if code != "arms_alike"), "rows")
+MOST_TOLD = 600  # lags times features: beyond, no fit tells forms of lag profiles apart
 FREE = 0.999  # intraclass correlation of levels that may be anything
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
@@ -212,6 +213,8 @@ def _unchecked(
         yield Unchecked(("trend", "season"), "rows")
     if rows.contexts.shape[1] > MOST_WHITENED:
         yield Unchecked(("rewards_early", "horizon_short"), "features")
+    if known is not None and horizon * len(known.theta) > MOST_TOLD:
+        yield Unchecked(("profiles_differ",), "features")
     if known is None or rows.n_rows < ROWS_A_CURVE * horizon:
         yield Unchecked(OF_LAGS, "rows")
     elif rows.n_rows < ROWS_A_LAG * horizon:

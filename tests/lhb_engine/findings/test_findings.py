@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.special import chdtri
 
+from lhb_engine.agents.anytime_options import MOST_UNKNOWNS
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.findings import all_checks as checks
 from lhb_engine.findings.all_checks import checked, latest, told_apart
@@ -108,6 +109,17 @@ def test_checks_that_cannot_be_made_are_told_from_those_that_find_nothing(n, kno
     )
     assert missing["sets"]["message"].startswith("Not checked, as what else there was to choose")
     assert {each for one in missing.values() for each in one["codes"]} <= {*ASKED}
+
+
+@pytest.mark.parametrize(("n_lags", "is_told"), [(200, True), (201, False)])
+def test_lag_profiles_that_no_fit_tells_apart_are_unchecked(n_lags, is_told):
+    contexts, weights = contexts_of(900), np.append(WEIGHTS, np.zeros(n_lags))[:n_lags]
+    rows = latest(one(contexts, paid(contexts)), n_lags)
+    known = replace(KNOWN, lag_weights=weights, last_round=900)
+    _, unchecked = told_apart(checked(rows, known, n_lags, DIM, None, 0))
+    features = [each for each in unchecked if each.missing == "features"]
+    assert any("profiles_differ" in each.codes for each in features) != is_told
+    assert checks.MOST_TOLD == MOST_UNKNOWNS == 3 * 200
 
 
 @pytest.mark.parametrize("period", [7, 24, 50.5])

@@ -242,8 +242,7 @@ def _lines(
         yield from wrap(estimate["own"]["message"], WIDTH)
     yield ""
     yield "theta, by feature"
-    products = estimate.get("products") or ()
-    labels = [*labels, *(f"{labels[one]} x {labels[other]}" for one, other in products)]
+    labels = [*labels, *(estimate["features"] or ())[len(labels) :]]  # of products
     yield from _bars(range(len(estimate["theta"])), estimate["theta"], set(), labels)
     yield ""
     weights = estimate["lag_weights"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.findings.check_scores import less_beside
+from lhb_engine.findings.check_scores import APART, less_beside
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats
 
@@ -14,7 +14,6 @@ LEAST_PAIRS = 100  # of consecutive rounds
 SURE = 6.0  # standard errors
 LEAST_CHANGE = 0.15  # of what choices earn
 LASTING = 0.98  # of an offer, at most, is there in the next round
-APART = 0.05  # of a column's square that nothing beside it explains
 
 
 def check_choices(

@@ -181,9 +181,9 @@ class Estimate:
 
     @property
     def curves(self) -> Products:
-        """The products that checks found, and that count from the next fit on."""
-        found = (one["features"] for one in self.findings if one.get("counted"))
-        return tuple((pair[0], pair[-1]) for pair in found)
+        """The products that checks found."""
+        curved = (one for one in self.findings if one["code"] == "scores_curved")
+        return tuple((one["features"][0], one["features"][-1]) for one in curved)
 
     @property
     def pays(self) -> Floats:

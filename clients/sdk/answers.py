@@ -144,10 +144,7 @@ class LagFormAnswer(TypedDict):
 
 
 class FindingAnswer(TypedDict):
-    """A check of the model that failed on the latest rows: what was seen, and what to do.
-
-    What is `counted` is told to the next fit.
-    """
+    """A check of the model that failed on the latest rows: what was seen, and what to do."""
 
     code: Code
     message: str
@@ -155,7 +152,6 @@ class FindingAnswer(TypedDict):
     harmonics: int | None
     features: list[int]
     lags: list[int]
-    counted: NotRequired[bool]
 
 
 class UncheckedAnswer(TypedDict):

@@ -16,7 +16,13 @@ from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, known_level, stretch_of
-from lhb_engine.design.products import MOST_PRODUCTS, Products, products_of, with_products
+from lhb_engine.design.products import (
+    MOST_PRODUCTS,
+    Products,
+    products_of,
+    resized,
+    with_products,
+)
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
@@ -285,14 +291,15 @@ class Anytime(Agent):
     def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.findings.all_checks import checked, latest, told_apart
+        from lhb_engine.findings.check_scores import MOST_NAMED
         from lhb_engine.findings.check_side_effects import follows
 
         told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
         n_means = self.covariates.n_means
         left_out = [self.covariates.names[j] for j in estimate.diagnostics.get("left_out", [])]
-        room = self._room if history.rereads else 0
-        given = self.dim, self.prediction, n_means, self.products, room
+        most = self._room(history) or MOST_NAMED
+        given = self.dim, self.prediction, n_means, self.products, most
         made = checked(told, known, self.horizon, *given)
         every, unchecked = told_apart([*follows(left_out), *made])
         found = [one.to_json() for one in every if not self.options.says(one)]
@@ -313,14 +320,16 @@ class Anytime(Agent):
         """The numbers of a context, and products of them that count."""
         return self.dim + len(self.products)
 
-    @property
-    def _room(self) -> int:
-        """How many more products may count."""
-        told, form = self.options, self.prediction.form if self.prediction else "shared"
-        if not told.adopts or told.own or told.profile_groups:
+    def counting_found(self, history: History, estimate: Estimate) -> Self:
+        """Return the agent that counts the products, too, that checks of a fit found."""
+        return self.counting((*self.products, *estimate.curves[: self._room(history)]))
+
+    def _room(self, history: History) -> int:
+        """Return how many more products may count, of rows that fits can read again."""
+        if not (self.options.adopts_products and history.rereads):
             return 0
-        most = MOST_PRODUCTS
-        if form != "shared" or told.form == "smooth":
+        most, form = MOST_PRODUCTS, self.prediction.form if self.prediction else "shared"
+        if form != "shared" or self.options.form == "smooth":
             most = min(most, MOST_UNKNOWNS // self.horizon - self.dim)
         elif self.fits_from_sums(self.dim, self.horizon):
             most = sum(self.fits_from_sums(self.dim + n + 1, self.horizon) for n in range(most))
@@ -363,29 +372,32 @@ class Anytime(Agent):
             self.prediction, self.candidates = found, estimate.candidates
         if found is not None or self.theta is None:
             self.products = estimate.products
+        self._count(tuple(dict.fromkeys((*self.products, *estimate.products))))
         if self.prediction is not None:
             self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt)
-        self._count(estimate.curves)
 
-    def counting(self, width: int) -> Self:
-        """Return the agent whose fits count as many products as make `fitted_dim` this wide."""
-        n_fewer = self.fitted_dim - width
-        if n_fewer == 0:
+    def counting(self, products: Products) -> Self:
+        """Return the agent that counts the first of its products, or further ones after them.
+
+        To what it knows, further ones do nothing. Own responses are of features alone.
+        """
+        if self.options.own or products == self.products:
             return self
         agent = object.__new__(type(self))
-        agent.__dict__ = vars(self) | {"products": self.products[:-n_fewer]}
-        agent.prediction = self.prediction and self.prediction.resized(agent.width, -n_fewer)
-        if self.theta is not None:
-            agent.theta = self.theta[: agent.width]
+        agent.__dict__ = vars(self).copy()
+        agent._count(products)
         return agent
 
-    def _count(self, found: Products) -> None:
-        """Let products count in the next fits; to the prediction, they do nothing."""
-        more = tuple(pair for pair in dict.fromkeys(found) if pair not in self.products)
-        if self.prediction is None or not more:
+    def _count(self, products: Products) -> None:
+        n = len(products) - len(self.products)
+        if n == 0:
             return
-        self.prediction = self.prediction.resized(self.width, len(more))
-        self.products += more
+        place = self.width + min(n, 0), n
+        self.prediction = self.prediction and self.prediction.resized(*place)
+        for name in ("theta", "candidates"):
+            if (known := getattr(self, name)) is not None:
+                setattr(self, name, resized(known, *place))
+        self.products = products
 
 
 def _position(draw: Draw) -> int:

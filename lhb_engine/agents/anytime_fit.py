@@ -57,10 +57,7 @@ class AnytimeFit:
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
         self.candidates, self.products, self.dim = agent.candidates, agent.products, agent.width
-        self.theta, self.n_new = agent.theta, 0
-        if agent.theta is not None:
-            self.n_new = agent.width - len(agent.theta)
-            self.theta = np.append(agent.theta, np.zeros(self.n_new))
+        self.theta = agent.theta
         self.sets = [widened(one, self.products) / self.units.contexts for one in sets]
 
     def estimate(self) -> Estimate:
@@ -302,7 +299,7 @@ class AnytimeFit:
             return False
         if self.past.is_summed or self.options.memory is not None or self.window.first > 1:
             return False
-        if self.n_new:
+        if not old.theta[self.dim - len(self.products) : self.dim].all():
             return False  # products that no fit has counted yet
         if self._forms.in_use != old.form or (not old.has_sets and are_enough(self.sets)):
             return False

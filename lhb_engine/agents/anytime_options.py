@@ -67,7 +67,7 @@ class AnytimeOptions(Options):
         True,
         "A season and a trend that the checks of a fit find are told to the later fits: they are "
         "added to `seasonality` and `trend`, as a change of options would add them. Products of "
-        "features that pay count in the scores from the next fit on. false: they stay findings.",
+        "features that pay count in the scores. false: they stay findings.",
         changeable=True,
     )
 
@@ -129,6 +129,11 @@ class AnytimeOptions(Options):
     def profile_groups(self) -> tuple[tuple[int, ...], ...]:
         """The features that share a lag profile, where such were told to an agent."""
         return () if isinstance(self.profiles, str) else cast(Any, self.profiles)
+
+    @property
+    def adopts_products(self) -> bool:
+        """Whether products that fits find may count: own responses and groups are of features."""
+        return self.adopts and not self.own and not self.profile_groups
 
     @property
     def own_features(self) -> tuple[int, ...]:

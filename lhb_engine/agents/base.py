@@ -43,12 +43,32 @@ def floats(numbers: Any) -> Floats:
     return np.array(numbers, dtype=np.float64)
 
 
-class NeedsNewSums(Exception):
+class NeedsMore(Exception):
+    """A fit has to read its past again: which sums of it, and with which products."""
+
+    sums: ClassVar[Literal["kept", "new", "none"]]
+
+    def __init__(self, products: Products | None = None) -> None:
+        super().__init__(products)
+        self.products = products
+
+
+class NeedsNewSums(NeedsMore):
     """A fit from kept sums cannot be made: a corrected value would leave its rounding in them."""
 
+    sums = "new"
 
-class NeedsAllRows(Exception):
+
+class NeedsProducts(NeedsMore):
+    """Products were found that the sums which it read have not."""
+
+    sums = "kept"
+
+
+class NeedsAllRows(NeedsMore):
     """A fit cannot go on from sums: too few latest rows, or squares that are beyond a float."""
+
+    sums = "none"
 
 
 class Choice(NamedTuple):
@@ -78,9 +98,9 @@ class Agent:
     Attributes
     ----------
     theta : (dim + n,) array or None
-        The installed direction, of a context's features and the first n `products`.
+        The installed direction, of a context's features and of n `products`.
     products : tuple of pairs of int
-        Features whose products fits count; those that theta does not know do nothing yet.
+        Features whose products count.
     needs_truth : bool
         The agent is told parameters of the simulated world (the oracles).
     learns_within_epoch : bool
@@ -157,8 +177,11 @@ class Agent:
         """What its options tell fits of each round."""
         return Covariates()
 
-    def counting(self, width: int) -> Self:
-        """Return the agent whose fits count as many products as make `fitted_dim` this wide."""
+    def counting(self, products: Products) -> Self:
+        """Return the agent that counts the first of its products, or further ones after them.
+
+        To what it knows, further ones do nothing.
+        """
         return self
 
     def scores(self, contexts: Floats) -> Floats:
@@ -184,9 +207,7 @@ class Agent:
         """Return the scores before overflows are replaced; the shape of `contexts` is checked."""
         if self.theta is None:
             return np.zeros(contexts.shape[:-1])
-        if self.products:
-            contexts = widened(contexts, self.products[: len(self.theta) - self.dim])
-        return scores_of(contexts, self.theta)
+        return scores_of(widened(contexts, self.products), self.theta)
 
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
         """Choose an arm of (K, dim) contexts by the round's draw; ties are broken at random.
@@ -330,9 +351,15 @@ class Agent:
         return cls.checks is not Agent.checks
 
     def checked_fit(self, history: History) -> Estimate:
-        """Return the estimate of `fit` with its findings."""
+        """Return the estimate of `fit` with its findings; products that they name count."""
         estimate = self.fit(history)
-        return estimate.with_checks(*self.checks(history, estimate))
+        estimate = estimate.with_checks(*self.checks(history, estimate))
+        agent = self.counting_found(history, estimate)
+        return estimate if agent is self else agent.checked_fit(history)
+
+    def counting_found(self, history: History, estimate: Estimate) -> Self:
+        """Return the agent that counts the products, too, that checks of a fit found."""
+        return self
 
     def install(self, estimate: Estimate) -> None:
         """Use `estimate` from now on; without a finite direction theta stays as it is."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,13 @@ def widened(contexts: Floats, products: Products) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         columns = contexts[..., one] * contexts[..., other]
     return np.concatenate([contexts, np.where(np.abs(columns) < LARGEST, columns, 0.0)], axis=-1)
+
+
+def resized(columns: Any, at: int, n: int) -> Floats:
+    """Return columns, (..., k), with n more at a place that are 0, or without -n from there."""
+    if n < 0:
+        return np.delete(columns, slice(at, at - n), axis=-1)
+    return np.insert(columns, [at] * n, 0.0, axis=-1)
 
 
 def with_products(history: History, products: Products) -> History:

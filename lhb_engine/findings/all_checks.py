@@ -21,7 +21,7 @@ from lhb_engine.findings.check_lags import (
     check_horizon,
 )
 from lhb_engine.findings.check_profiles import check_profiles
-from lhb_engine.findings.check_scores import check_repetition, check_scores
+from lhb_engine.findings.check_scores import MOST_NAMED, check_repetition, check_scores
 from lhb_engine.findings.check_series import Series, check_correlation, check_series
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
 from lhb_engine.findings.check_trajectories import check_levels, check_responses
@@ -74,15 +74,15 @@ def checked(
     before: Predictor | None,
     n_means: int,
     products: Products = (),
-    room: int = 0,
+    most: int = MOST_NAMED,
 ) -> list[Finding | Unchecked]:
     """Return what the checks of docs/model.md 12 find, and which could not be made.
 
     `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
     the estimate's prediction, None before there is a direction; `before` that of the estimate in
-    use until now. `dim` are the features of an arm, after which come `products`, with `room` for
-    more; a further one is that of a past before round 1. The last `n_means` covariates are what
-    `with_means` adds.
+    use until now. `dim` are the features of an arm, after which come `products`; a further one is
+    that of a past before round 1. The last `n_means` covariates are what `with_means` adds. At
+    `most` so many further products are found.
     """
     parts = Parts.of(history.trajectories)
     totals = np.ptp(parts.contexts, axis=0) > 0.0 if history.sets and len(parts.contexts) else None
@@ -106,7 +106,7 @@ def checked(
     series = Series.of(longest, _errors(longest, known))
     if known is not None:
         rows, known = _said(rows, known)
-    return [*said, *choices, *_all(rows, series, known, horizon, dim, products, room, history.sets)]
+    return [*said, *choices, *_all(rows, series, known, horizon, dim, products, most, history.sets)]
 
 
 def told_apart(said: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
@@ -157,7 +157,7 @@ def _all(
     horizon: int,
     dim: int,
     products: Products,
-    room: int,
+    most: int,
     sets: Mapping[int, Floats],
 ) -> Iterator[Finding | Unchecked]:
     yield from check_effect(known.n_rows if known else 0, horizon + rows.dim, known)
@@ -176,8 +176,8 @@ def _all(
         of_time = []  # both correlate errors
     yield from (*differ, *levels, *of_time)
     plain = replace(rows, contexts=rows.contexts[:, :dim])
-    most = largest(plain.contexts)  # else a few contexts, and what is wrong there, decide
-    usual = replace(plain, contexts=np.clip(plain.contexts, -most, most))
+    far = largest(plain.contexts)  # else a few contexts, and what is wrong there, decide
+    usual = replace(plain, contexts=np.clip(plain.contexts, -far, far))
     yield from check_features(usual)
     yield from check_actions(plain, sets)
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
@@ -190,7 +190,7 @@ def _all(
         return  # what moves rewards over time looks like effects at many lags
     if known is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
         repeats = [*check_repetition(plain, errors, known)]
-        yield from repeats or check_scores(rows, errors, known, dim, products, room)
+        yield from repeats or check_scores(rows, errors, known, dim, products, most)
     if rows.n_rows < ROWS_A_LAG * horizon:
         return
     if effects is not None:

@@ -16,7 +16,7 @@ from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 
-MOST_NAMED = 3  # products
+MOST_NAMED = 3  # products that do not count
 CHANCE = 1e-4  # of a finding by chance
 CHANCE_OF_ONE = 0.1  # of a product by chance, where all together explain beyond it
 MOST_FEATURES = 8  # whose products stand beside
@@ -32,17 +32,16 @@ MOST_NUMBERS = 2**20  # of columns
 
 
 def check_scores(
-    rows: AlignedRounds, errors: Floats, known: Predictor, dim: int, told: Products, room: int
+    rows: AlignedRounds, errors: Floats, known: Predictor, dim: int, told: Products, most: int
 ) -> Iterator[Finding]:
-    """Look for products that explain errors, the clearest first (docs/model.md (12.3)).
+    """Look for products that explain errors, at `most` so many (docs/model.md (12.3)).
 
-    Products are carried over lags as scores are. What those of later rounds explain is chance.
-    After `dim` features come the products that are `told` fits; as many as there is `room` for
-    count from the next fit on.
+    The clearest is first. Products are carried over lags as scores are; what those of later rounds
+    explain is chance. After `dim` features come the products that are `told` fits.
     """
     of_all = zip(*(axis.tolist() for axis in np.triu_indices(dim)), strict=True)
     pairs = [pair for pair in of_all if pair not in told]
-    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), rows.dim + 1)
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), dim + 1)
     if carried is None or not 0 < len(pairs) * len(carried.rows.y) <= MOST_NUMBERS:
         return
     features = list(carried.rows.contexts.T)
@@ -55,7 +54,7 @@ def check_scores(
     scale = max(1.0, float(np.sqrt(np.mean(chance**2))))
     least = max(1.0, together(ahead, carried.future(products), target)[0])
     beside = np.column_stack([carried.about, carried.past(features)])
-    for n in range(MOST_NAMED):
+    for _ in range(most):
         size, n_free = together(beside, every, target)
         bends = fdtrc(*n_free, size / least) < CHANCE
         by_chance = CHANCE_OF_ONE if bends else CHANCE
@@ -64,11 +63,11 @@ def check_scores(
         best = int(scores.argmax())
         if scores[best] < limit:
             return
-        yield _of_product(*pairs[best], counts=n < room)
+        yield _of_product(*pairs[best])
         beside = np.column_stack([beside, every[:, best]])  # it may explain what others do, too
 
 
-def _of_product(one: int, other: int, *, counts: bool) -> Finding:
+def _of_product(one: int, other: int) -> Finding:
     features, told = tuple(dict.fromkeys((one, other))), "their product"
     said = f"{named(features)} work together: what one pays depends on the other"
     if one == other:
@@ -76,11 +75,8 @@ def _of_product(one: int, other: int, *, counts: bool) -> Finding:
         said = f"{named(features)} pays in a curve: twice as much of it does not pay twice as much"
     return Finding(
         "scores_curved",
-        f"{said}. From the next fit on {told} counts in scores: nothing is to do."
-        if counts
-        else f"{said}. Make a copy with {told} in the setting `products`: it finds how much.",
+        f"{said}. Make a copy with {told} in the setting `products`: it finds how much.",
         features=features,
-        counted=counts,
     )
 
 

@@ -37,8 +37,7 @@ Code = Literal[
 class Finding:
     """One check that failed: which, and in a sentence or two what was seen and what to do.
 
-    The period of a season is in rounds of a trajectory; features and lags count from 0. What is
-    `counted` is told to the next fit.
+    The period of a season is in rounds of a trajectory; features and lags count from 0.
     """
 
     code: Code
@@ -47,7 +46,6 @@ class Finding:
     harmonics: int | None = None
     features: tuple[int, ...] = ()
     lags: tuple[int, ...] = ()
-    counted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""

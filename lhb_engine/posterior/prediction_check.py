@@ -14,6 +14,7 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.moments import Statistics
+from lhb_engine.design.products import resized
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate, LagForm, signal_of
 from lhb_engine.history import Floats, Ints
@@ -118,18 +119,14 @@ class Predictor:
 
     def resized(self, at: int, n: int) -> "Predictor":
         """Return it with n more features at a place, which do nothing, or without -n from there."""
-
-        def changed(some: Any) -> Floats:
-            if n < 0:
-                return np.delete(some, slice(at, at - n), axis=-1)
-            return np.insert(some, [at] * n, 0.0, axis=-1)
-
         forms = {
-            name: {**form, "profiles": changed(form["profiles"]).tolist()}
+            name: {**form, "profiles": resized(form["profiles"], at, n).tolist()}
             for name, form in self.forms.items()
         }
-        weights = self.lag_weights if self.lag_weights.ndim == 1 else changed(self.lag_weights)
-        return replace(self, theta=changed(self.theta), lag_weights=weights, forms=forms)
+        weights = (
+            self.lag_weights if self.lag_weights.ndim == 1 else resized(self.lag_weights, at, n)
+        )
+        return replace(self, theta=resized(self.theta, at, n), lag_weights=weights, forms=forms)
 
     def since(self, rows: AlignedRounds) -> "LaterRows | None":
         """Return the rows after `last_round`, or None if there are none."""

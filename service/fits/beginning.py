@@ -1,9 +1,9 @@
 """What a session's next fit begins from: the estimate in use, or nothing.
 
 A fit begins anew where rows were erased that the estimate in use may have learned from, and where
-options mean another model. Then its result depends on the rows that are left and on nothing else,
-and it replaces that estimate even if it finds no direction. The manifests say it: each has the
-number of rows that had been erased, and the revision of the options.
+options mean another model. Then its result depends on the rows that are left, and on the products
+that count where none was erased, and it replaces that estimate even if it finds no direction. The
+manifests say it: each has the number of rows that had been erased, and the revision of the options.
 """
 
 from collections.abc import Mapping
@@ -31,6 +31,14 @@ class EstimateInUse:
         known = manifest.get("n_erased", 0), model_of(session, manifest.get("revision", 0))
         return self.number > 0 and known != (self.n_erased, self.model)
 
+    def anew(self, session: SessionRow, agent: Agent, n_erased: int) -> Agent:
+        """Return the agent that has learned nothing, but which products count, for such a fit.
+
+        Erased rows may have shown them: they are found anew, where sums do not have them.
+        """
+        fresh, is_left = build_agent(session, None), n_erased == self.n_erased
+        return fresh.counting(agent.products) if is_left or has_only_sums(session) else fresh
+
     def after(
         self, session: SessionRow, number: int, manifest: Mapping[str, Any], *, has_direction: bool
     ) -> "EstimateInUse":
@@ -55,13 +63,10 @@ class Beginning(NamedTuple):
 
     def agent(self, reader: Reader, session: SessionRow) -> Agent:
         """Return the session's agent as the fit takes it."""
-        state = reader.agent_state(session.key)
+        agent = build_agent(session, reader.agent_state(session.key))
         if not self.is_new:
-            return build_agent(session, state)
-        agent = build_agent(session, None)
-        if has_only_sums(session) and state is not None:
-            agent.products = build_agent(session, state).products  # those of the sums
-        return agent
+            return agent
+        return estimate_in_use(reader, session).anew(session, agent, self.n_erased)
 
 
 def estimate_in_use(reader: Reader, session: SessionRow) -> EstimateInUse:

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from lhb_engine.agents.base import NeedsAllRows, NeedsNewSums
+from lhb_engine.agents.base import NeedsMore
 from lhb_engine.blas import one_thread
+from lhb_engine.design.products import Products
 from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
 from service.session.records import SessionKey
@@ -135,7 +136,12 @@ def run_fit(
 
 
 def _run_fit(
-    database_url: str, key: SessionKey, due: int, idle_seconds: float, sums: "Sums" = "kept"
+    database_url: str,
+    key: SessionKey,
+    due: int,
+    idle_seconds: float,
+    sums: "Sums" = "kept",
+    products: Products | None = None,
 ) -> Fitted | None:
     from service.fits.prepared_fit import PreparedFit, read_fit, sums_to_keep
 
@@ -148,6 +154,7 @@ def _run_fit(
         begun = beginning(reader, session, current.known.revision)
         session = session.at_revision(current.known.revision)
         agent = begun.agent(reader, session)
+        agent = agent if products is None else agent.counting(products)
         given = session, agent, current.window, current.known, begun.measured
         found = read_fit(reader, *given, takes_kept=True, sums=sums)
     made = Fitted(session_name=session.name, n_erased=session.n_erased_rows)
@@ -161,10 +168,10 @@ def _run_fit(
             estimate, made_sums = in_idle_time(PreparedFit.run, found.fit, idle_seconds)
         else:
             estimate, made_sums = found.fit.run()
-    except NeedsNewSums:
-        return _run_fit(database_url, key, due, idle_seconds, "new")
-    except NeedsAllRows:
-        return _run_fit(database_url, key, due, idle_seconds, "none")
+    except NeedsMore as needs:
+        return _run_fit(
+            database_url, key, due, idle_seconds, needs.sums, needs.products or products
+        )
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process

@@ -11,9 +11,10 @@ from typing import Literal
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.base import NeedsAllRows
+from lhb_engine.agents.base import NeedsAllRows, NeedsProducts
 from lhb_engine.agents.fit_past import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import NEVER, align
+from lhb_engine.design.products import Products
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, History
@@ -49,24 +50,32 @@ class PreparedFit:
     def run(self) -> tuple[Estimate, SessionSums | None]:
         """Fit and check, and return the sums for the next fit if the agent keeps some.
 
-        A window of which no round is left, as those who began them were erased, has no data. Raises
-        `NeedsAllRows` or `NeedsNewSums` if the fit has to be without `kept`.
+        A window of which no round is left, as those who began them were erased, has no data. Where
+        checks find products, the fit is made again with them. Raises `NeedsAllRows` or
+        `NeedsNewSums` if the fit has to be without `kept`, `NeedsProducts` if `kept` lacks some.
         """
         if not self.history.trajectories:
             if self.kept is not None:  # of earlier rounds
                 raise NeedsAllRows
-            return _of_nothing(self.history), None
+            return _of_nothing(self.history, self.agent.products), None
         estimate, sums = self.agent.fit_keeping(self.history, self.kept)
-        return estimate.with_checks(*self.agent.checks(self.history, estimate)), sums
+        estimate = estimate.with_checks(*self.agent.checks(self.history, estimate))
+        agent = self.agent.counting_found(self.history, estimate)
+        if agent is self.agent:
+            return estimate, sums
+        if self.kept is not None:
+            raise NeedsProducts(agent.products)
+        return replace(self, agent=agent).run()
 
 
-def _of_nothing(history: History) -> Estimate:
+def _of_nothing(history: History, products: Products) -> Estimate:
     window = history.window
     assert window is not None
     return Estimate(
         "insufficient_data",
         np.zeros(window.n_lags),
         message="No round of the window is left.",
+        products=products,
         first_round=window.first,
         last_round=window.last,
     )
@@ -108,7 +117,7 @@ def read_fit(
     kept, measured = None, past.seen_before(agent, measured)
     if takes_kept and sums == "kept":
         kept, anew = usable_sums(agent, past, known)
-        agent = agent if kept is None else agent.counting(kept.settled.dim)
+        agent = agent if kept is None else _counting(agent, kept)
     if past.lacks_rows(agent, has_sums=kept is not None):
         dropped = f"rounds up to position {session.dropped_to} are dropped"
         return ReadFit(reason=f"{dropped}, and this fit cannot go on from the sums of them")
@@ -194,10 +203,16 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
         measured = past.seen_before(agent, estimate_in_use(reader, session).measured)
         seen = Seen(NEVER if measured is None else measured, before.last_round)
     kept = _kept(row, agent)
-    rows = align(agent.counting(kept.settled.dim).told(history))
+    rows = align(_counting(agent, kept).told(history))
     found = lessened(kept, rows, seen)
     rest = None if found.seen is None else found.seen.to_bytes()
     return row._replace(settled=found.settled.to_bytes(), seen=rest)
+
+
+def _counting(agent: Agent, kept: KeptSums) -> Agent:
+    """Return the agent that counts the products which sums have."""
+    n_fewer = agent.fitted_dim - kept.settled.dim
+    return agent.counting(agent.products[: len(agent.products) - n_fewer])
 
 
 def _kept(row: KeptSumsRow, agent: Agent) -> KeptSums:

@@ -86,7 +86,7 @@ class ImportFold:
         self._allow_oracles = allow_oracles
         self._in_use = EstimateInUse()
         self._direction: Estimate | None = None  # that estimate
-        self._later: list[Estimate] = []  # fits after it: those that found products, and the last
+        self._later: Estimate | None = None  # of the last fit after it
         self._installed_due = 0  # of the fit that gave it, or took one away; 0: none did
         self._done: set[int] = set()  # due rounds of finished and pending fits
         self._failed: set[int] = set()  # due rounds of failed fits
@@ -195,10 +195,9 @@ class ImportFold:
             self.has_state = True
             if self._in_use.number != parent:
                 self._direction = Estimate.from_json(found) if has_direction else None
-                self._later, self._installed_due = [], window.due
+                self._later, self._installed_due = None, window.due
             if found["theta"] is None:
-                self._later = [one for one in self._later if one.curves]
-                self._later.append(Estimate.from_json(found))
+                self._later = Estimate.from_json(found)
         session.count_fit(self._in_use.number)
         values: dict[str, Any] = {
             "number": session.n_estimates,
@@ -231,16 +230,11 @@ class ImportFold:
         is_short = n_lags <= self.session.horizon
         check(is_short, "estimate.lag_weights", "more than there are lags")
         products = found.get("products", [])
-        counted = [one["features"] for one in found.get("findings", ()) if one.get("counted")]
         for pair in products:
             fits = len(pair) == 2 and sorted(pair) == list(pair) and pair[-1] < dim
             check(fits, "estimate.products", "not pairs of the session's features")
         check(len(products) == len(set(map(tuple, products))), "estimate.products", "one is twice")
-        for features in counted:
-            fits = len(features) in (1, 2) and sorted({*features}) == list(features)
-            fits = fits and features[-1] < dim
-            check(fits, "estimate.findings", "counts no product of the session's features")
-        check(len(products) + len(counted) <= MOST_PRODUCTS, "estimate.products", "too many")
+        check(len(products) <= MOST_PRODUCTS, "estimate.products", "too many")
         if theta is None:
             return
         dim += len(products)
@@ -438,7 +432,7 @@ class ImportFold:
         self.has_state = True
 
     def _install(self) -> None:
-        for estimate in filter(None, (self._direction, *self._later)):
+        for estimate in filter(None, (self._direction, self._later)):
             self.agent.install(estimate)
 
 

@@ -207,7 +207,6 @@ FINDING: Any = _record(
     harmonics=Count | None,
     features=list[Count],
     lags=list[Count],
-    counted=NotRequired[bool],
 )
 # the object that `Estimate.to_json` returns; numbers that are only shown may be infinite or NaN
 _SHOWN = {float | None: AnyFloat, int: Count, str: Text}

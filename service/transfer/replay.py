@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.base import NeedsAllRows
+from lhb_engine.agents.base import NeedsAllRows, NeedsProducts
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
@@ -70,8 +70,11 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
             continue
         stored, manifest = Estimate.from_json(record.values), record.inputs
         if in_use.is_left(session, manifest):
-            agent, in_use = build_agent(session, None), replace(in_use, measured=None)
+            then = session.at_revision(manifest.get("revision", 0))
+            agent = in_use.anew(then, agent, manifest.get("n_erased", 0))
+            in_use = replace(in_use, measured=None)
         if not agent.learns_within_epoch:
+            replay.estimates += 1
             _refit(reader, session, agent, record, in_use.measured, stored, replay, gaps)
         agent.install(stored)
         has_direction = stored.theta is not None
@@ -159,7 +162,6 @@ def _refit(
     replay: SessionReplay,
     gaps: Ints,
 ) -> None:
-    replay.estimates += 1
     manifest = record.inputs
     window, known = FitWindow(**manifest["window"]), Watermark.from_json(manifest)
     if session.revision:
@@ -178,6 +180,10 @@ def _refit(
         return
     try:
         found, _ = fit.run()
+    except NeedsProducts as more:
+        agent = agent.counting(more.products or ())
+        _refit(reader, session, agent, record, measured_before, stored, replay, gaps)
+        return
     except NeedsAllRows:
         fit = read_fit(*given, takes_kept=False, sums="none").fit
         assert fit is not None

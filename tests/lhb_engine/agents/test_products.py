@@ -1,4 +1,4 @@
-"""Products of features that fits find: from the next fit on they count in scores."""
+"""Products of features that a fit's checks find count in the scores of that fit."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,6 @@ from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime import MOST_PRODUCTS
 from lhb_engine.design.products import widened
 from lhb_engine.estimate import Estimate
-from lhb_engine.findings.finding import Finding
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
@@ -34,11 +33,6 @@ def over(past, n):
     return past.over(FitWindow(1, 1, n, HORIZON, n))
 
 
-def curved(*features):
-    """What a check says of a product that counts from the next fit on."""
-    return Finding("scores_curved", "", features=features, counted=True).to_json()
-
-
 def agent_of(**options):
     return make_agent("anytime", dim=DIM, horizon=HORIZON, **options)
 
@@ -59,51 +53,60 @@ def test_products_stand_after_the_features_and_only_those_that_are_numbers_count
     assert widened(contexts, ()) is contexts
 
 
-def test_a_product_that_is_found_changes_no_score_until_a_fit_has_counted_it():
+def test_a_product_that_is_found_counts_in_the_scores_of_that_fit():
     agent = agent_of()
     estimate = agent.checked_fit(over(bent(), 200))
-    assert [one["features"] for one in estimate.findings if one["counted"]] == [[0, 1]]
-    assert estimate.products == ()
-    # straight scores are wrong there, and draws of straight scores do not know by how much
-    assert (estimate.gain, estimate.intervals, estimate.totals) == (None, None, None)
-    assert "do not count" in (estimate.no_gain or "")
-    assert estimate.in_doubt
+    assert agent.state() == agent_of().state()
+    assert (estimate.products, estimate.findings) == (((0, 1),), [])
+    assert estimate.theta @ THETA / np.linalg.norm(THETA) > 0.99
+    assert not estimate.in_doubt
     agent.install(estimate)
     assert agent.products == ((0, 1),)
     contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (5, DIM))
-    plain = agent_of()
-    plain.theta = estimate.theta
-    np.testing.assert_array_equal(agent.scores(contexts), plain.scores(contexts))
     draws = [Draw(1, "", 300 + i) for i in range(2)]
     assert agent.choose(contexts, draws[0]).scores.tolist() == agent.scores(contexts).tolist()
-
-    after = agent.checked_fit(over(bent(), 203))
-    assert after.products == ((0, 1),)
-    assert after.theta @ THETA / np.linalg.norm(THETA) > 0.99
-    assert [one["code"] for one in after.findings] == []
-    agent.install(after)
-    expected = widened(contexts, ((0, 1),)) @ after.theta
+    expected = widened(contexts, ((0, 1),)) @ estimate.theta
     np.testing.assert_allclose(agent.scores(contexts), expected, rtol=1e-12)
     both = agent.choose_block(np.stack([contexts, contexts[::-1]]), draws)
     assert both.tolist() == [agent.scores(one).argmax() for one in (contexts, contexts[::-1])]
 
 
-def test_a_check_alone_makes_the_next_fit_a_whole_one():
+def test_a_fit_that_only_checks_is_a_whole_one_where_products_are_found():
     """A young direction stays where it predicts well, but for products that no fit knows."""
     agent = taught(adopts=False)
     agent.prediction = replace(agent.prediction, has_sets=True, noise=1.0)
-    checked = agent.fit(over(bent(), 230))
-    assert checked.status == "zero"
-    agent.install(replace(checked, findings=[curved(0, 1)]))
+    past = over(bent(), 230)
+    assert agent.fit(past).status == "zero"
+    curved = agent.counting(((0, 1),)).fit(past)
+    assert (curved.status, curved.products) == ("ok", ((0, 1),))
+
+
+def test_products_that_the_guard_refuses_change_no_score_and_the_next_fit_counts_them():
+    agent = taught(adopts=False)
+    contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (5, DIM))
+    before = agent.scores(contexts)
+    refused = agent.counting(((0, 1),)).fit(over(bent(), 230)).without_direction("zero", "refused")
+    assert refused.products == ((0, 1),)
+    agent.install(refused)
+    np.testing.assert_allclose(agent.scores(contexts), before, rtol=1e-15)
+    assert agent.prediction.theta.tolist() == agent.theta.tolist() == [*agent.theta[:DIM], 0.0]
     found = agent.fit(over(bent(), 233))
     assert (found.status, found.products) == ("ok", ((0, 1),))
+    assert found.theta[DIM] > 0.5
+
+
+def test_candidates_take_further_products_with_the_theta():
+    agent = taught(adopts=False)
+    agent.candidates = np.array([agent.theta, -agent.theta])
+    contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (5, DIM))
+    more, draw = agent.counting(((0, 1),)), Draw(1, "", 2)
+    np.testing.assert_allclose(more.ranking(contexts, draw), -agent.scores(contexts), rtol=1e-15)
+    assert agent.candidates.shape == (2, DIM)
 
 
 def test_a_state_with_products_is_restored():
-    agent = taught()
-    agent.install(agent.fit(over(bent(), 203)))
-    agent.install(replace(agent.fit(over(bent(), 300)), findings=[curved(2)]))
-    assert (len(agent.theta), agent.products) == (DIM + 1, ((0, 1), (2, 2)))
+    agent = taught().counting(((0, 1), (2, 2)))
+    assert (len(agent.theta), agent.products) == (DIM + 2, ((0, 1), (2, 2)))
     state = json.loads(json.dumps(agent.state()))
     again = type(agent).from_state(DIM, HORIZON, agent.options, state)
     assert again.state() == agent.state()
@@ -116,9 +119,15 @@ def test_a_state_with_products_is_restored():
     assert type(agent).from_state(DIM, HORIZON, agent.options, state).products == ()
 
 
+def test_an_agent_with_own_responses_counts_none():
+    agent = agent_of(own=True)
+    assert agent.counting(((0, 1),)) is agent
+
+
 def test_an_estimate_with_products_is_restored():
     agent = taught()
     estimate = agent.fit(over(bent(), 203))
+    assert estimate.products == ((0, 1),)
     again = Estimate.from_json(json.loads(json.dumps(estimate.to_json())))
     assert again.products == ((0, 1),)
     assert again.to_json() == estimate.to_json()
@@ -136,34 +145,38 @@ def test_where_products_have_no_place_none_counts(options):
 def test_where_rows_cannot_be_read_again_a_copy_is_advised():
     agent = agent_of()
     past = replace(over(bent(), 200), rereads=False)
-    [finding] = agent.checked_fit(past).findings
-    assert not finding["counted"]
+    estimate = agent.checked_fit(past)
+    [finding] = estimate.findings
+    assert (finding["code"], finding["features"]) == ("scores_curved", [0, 1])
     assert "Make a copy" in finding["message"]
+    # straight scores are wrong there, and draws of straight scores do not know by how much
+    assert (estimate.gain, estimate.intervals, estimate.totals) == (None, None, None)
+    assert "do not count" in (estimate.no_gain or "")
+    assert estimate.in_doubt
 
 
 @pytest.mark.parametrize(("horizon", "room"), [(6, MOST_PRODUCTS), (200, 2), (333, 0), (400, 10)])
 def test_there_is_room_for_as_many_products_as_unknowns_are_affordable(horizon, room):
     """From rows, at more unknowns than moments pay for, products cost little."""
-    agent = make_agent("anytime", dim=DIM, horizon=horizon)
-    assert agent._room == room
+    agent, past = make_agent("anytime", dim=DIM, horizon=horizon), over(bent(), 200)
+    assert agent._room(past) == room
     agent.products = ((0, 0),)
-    assert agent._room == max(0, room - 1)
+    assert agent._room(past) == max(0, room - 1)
 
 
 @pytest.mark.parametrize("zero_start", [True, False])
 def test_an_agent_that_counts_fewer_products_predicts_without_their_effect(zero_start):
-    agent = taught(zero_start=zero_start)
-    agent.install(replace(agent.fit(over(bent(), 203)), findings=[curved(2)]))
-    assert agent.counting(agent.fitted_dim) is agent
-    fewer = agent.counting(agent.fitted_dim - 1)
+    agent = taught(zero_start=zero_start).counting(((0, 1), (2, 2)))
+    assert agent.counting(agent.products) is agent
+    fewer = agent.counting(agent.products[:1])
     assert (fewer.products, fewer.fitted_dim) == (((0, 1),), DIM + 1 + (not zero_start))
     assert len(fewer.prediction.theta) == fewer.fitted_dim
-    none = agent.counting(agent.fitted_dim - 2)
+    none = agent.counting(())
     assert (none.products, none.theta.tolist()) == ((), agent.theta[:DIM].tolist())
     assert {len(row) for form in none.prediction.forms.values() for row in form["profiles"]} == {
         none.fitted_dim
     }
-    assert none.fit(over(bent(), 260)).theta.shape == (DIM,)
+    assert none.fit(over(bent(), 203)).theta.shape == (DIM,)
 
 
 class IdealPoint(LongHorizonEnvironment):

@@ -25,31 +25,19 @@ def log(n: int, seed: int = 0) -> dict:
 
 
 async def counting(client: Client, **more: Any) -> str:
-    """Return a session whose fits have found the product, and count it."""
+    """Return a session whose fit has found the product, and counts it."""
     session = await client.create(algorithm="anytime", **NAMED, **more)
-    path = f"/v1/sessions/{session}"
-
-    async def found() -> list | None:
-        read = await client.read(f"{path}/estimate")
-        return [one for one in read["findings"] if one["code"] == "scores_curved"] or None
-
-    await client.post(f"{path}/history", json=log(200))
-    [finding] = await until(found)
-    assert (finding["features"], finding["counted"]) == ([0, 1], True)
-    assert 'Features "discount" and "weekend" work together' in finding["message"]
-    assert finding["message"].endswith(
-        "From the next fit on their product counts in scores: nothing is to do."
-    )
-    assert (await client.read(f"{path}/estimate"))["products"] == []
-    await client.post(f"{path}/history", json=log(80, 1))
-    await client.post(f"{path}/fits")
-
-    async def counted() -> dict | None:
-        read = await client.read(f"{path}/estimate")
-        return read if read["products"] else None
-
-    await until(counted)
+    await client.post(f"/v1/sessions/{session}/history", json=log(280))
+    await until(lambda: fitted(client, session, 1))
     return session
+
+
+async def fitted(client: Client, session: str, at_least: int) -> dict | None:
+    """Return the last estimate, once the session has had so many fits and none is due."""
+    path = f"/v1/sessions/{session}"
+    log = (await client.read(f"{path}/estimates"))["items"]
+    is_done = len(log) >= at_least and not (await client.read(path))["fit_due"]
+    return await client.read(f"{path}/estimate") if is_done else None
 
 
 async def test_a_product_that_pays_counts_in_the_scores_of_later_decisions(serve: Serve) -> None:
@@ -114,28 +102,9 @@ async def test_a_session_that_counts_products_is_exported_and_imported(serve: Se
             )
             field = f"estimate.estimate.{'products' if products else 'theta'}"
             problem(refused, 422, "bad_import", field)
-
-        counts = next(
-            one
-            for one in (one.get("estimate") or {} for one in records)
-            if any(found["counted"] for found in one.get("findings", ()))
-        )
-        found, last["estimate"]["products"] = counts["findings"], read["products"]
-        for features, n in (
-            ([], 1),
-            ([900], 1),
-            ([1, 0], 1),
-            ([0, 0], 1),
-            ([0, 1, 1], 1),
-            ([0], 11),
-        ):
-            told = {**found[0], "code": "scores_curved", "features": features, "counted": True}
-            counts["findings"] = [told] * n
-            refused = await client.post(
-                "/v1/sessions/import", content=resealed(records), headers=TYPED
-            )
-            field = f"estimate.estimate.{'products' if n > 1 else 'findings'}"
-            problem(refused, 422, "bad_import", field)
+        last["estimate"]["products"] = [[0, 1], [0, 0], *([n, n] for n in range(11))]
+        refused = await client.post("/v1/sessions/import", content=resealed(records), headers=TYPED)
+        problem(refused, 422, "bad_import", "estimate.estimate.products")
 
 
 async def test_who_adopts_nothing_is_advised_to_make_a_copy(serve: Serve) -> None:
@@ -148,5 +117,35 @@ async def test_who_adopts_nothing_is_advised_to_make_a_copy(serve: Serve) -> Non
 
         await client.post(f"/v1/sessions/{session}/history", json=log(200))
         [finding] = await until(found)
-        assert not finding["counted"]
         assert "Make a copy with their product in the setting `products`" in finding["message"]
+
+
+async def test_a_log_is_fitted_once_with_its_product(serve: Serve) -> None:
+    """What is found is decided on by the fit that found it."""
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", **NAMED)
+        await client.post(f"/v1/sessions/{session}/history", json=log(300))
+        estimate = await until(lambda: fitted(client, session, 1))
+        assert (estimate["n_rows"], estimate["products"]) == (300, [[0, 1]])
+        assert estimate["findings"] == []
+        assert replayed(client, session).differences == []
+
+
+async def test_a_fit_by_other_options_keeps_products(serve: Serve) -> None:
+    """No rounds are decided without them, here or where the session moves to, and it replays."""
+    async with serve() as client:
+        session = await counting(client)
+        path = f"/v1/sessions/{session}"
+        await client.patch(path, json={"options": {"trend": True}})
+        estimate = await until(lambda: fitted(client, session, 2))
+        assert (estimate["products"], len(estimate["theta"])) == ([[0, 1]], 3)
+        assert len(estimate["effects"]["values"]) == 1
+        assert replayed(client, session).differences == []
+        lines = (await client.get(f"{path}/events")).content
+        made = await client.post("/v1/sessions/import", content=lines, headers=TYPED)
+        assert replayed(client, made.json()["id"]).differences == []
+
+        await client.patch(path, json={"options": {"own": True}})  # which are of features alone
+        estimate = await until(lambda: fitted(client, session, 3))
+        assert (estimate["products"], len(estimate["theta"])) == ([], 2)
+        assert replayed(client, session).differences == []

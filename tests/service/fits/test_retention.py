@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.fit_past import sums_from_bytes
+from lhb_engine.findings import all_checks
 from service.commands.decisions import void_decision
 from service.commands.drop_rounds import drop_rounds, drop_slice, give_up_rounds
+from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.rewards import ReceiveRewards
+from service.commands.sessions import change_session
 from service.fits.prepared_fit import sums_without
 from service.rounds.retention import n_before, plan
 from service.rounds.reward import Reward
@@ -50,7 +54,7 @@ class CountOneMore(SessionCommand[None]):
         assert session is not None
         agent = self.agents.get(uow, session)
         assert isinstance(agent, Anytime)
-        agent._count(((2, 2),))
+        agent._count((*agent.products, (2, 2)))
         uow.save_agent(self.key)
 
 
@@ -148,6 +152,40 @@ def test_products_that_count_go_on_in_the_sums_of_dropped_rows(
     harness.run(ask_fit(dropped.key, harness.agents))
     estimate = twins.fit_one(1)
     assert (estimate["status"], estimate["products"]) == ("ok", [[0, 1]])
+
+
+def test_products_that_a_fit_from_sums_finds_are_in_its_sums(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """It reads all rows again. Made again, it is equal to the bit."""
+    twins = Twins(harness, database_url)
+    twins.play(100, ("", "a"))
+    assert twins.last_estimate(0)["products"] == []
+    twins.bends = 1.5
+    twins.play(200, ("", "a"))
+    estimate, agent = twins.last_estimate(0), make_agent("anytime", dim=DIM, horizon=HORIZON)
+    assert estimate["products"] == [[0, 1]]
+    agent.products = ((0, 1),)
+    assert sums_from_bytes(agent, twins.kept(0).settled).dim == DIM + 1
+    with harness.store.reader() as reader:
+        assert replay_session(reader, twins.session(0)).differences == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_erased_people_leave_no_products(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fit by other options keeps products, one after an erasure has to find them anew."""
+    twins = Twins(harness, database_url)
+    twins.bends = 1.5
+    twins.play(120, ("", "a"))
+    assert twins.last_estimate(0)["products"] == [[0, 1]]
+    monkeypatch.setattr(all_checks, "check_scores", lambda *_: ())
+    harness.key = twins.keys[0]
+    harness.run(change_session(harness.key, {"options": {"trend": True}}))
+    assert twins.fit_one(0)["products"] == [[0, 1]]
+    harness.run_large(erase_trajectory(harness.key, "a"))
+    assert twins.fit_one(0)["products"] == []
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

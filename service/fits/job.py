@@ -142,6 +142,7 @@ def _run_fit(
     idle_seconds: float,
     sums: "Sums" = "kept",
     products: Products | None = None,
+    n_erased: int = 0,
 ) -> Fitted | None:
     from service.fits.prepared_fit import PreparedFit, read_fit, sums_to_keep
 
@@ -154,6 +155,8 @@ def _run_fit(
         begun = beginning(reader, session, current.known.revision)
         session = session.at_revision(current.known.revision)
         agent = begun.agent(reader, session)
+        if session.n_erased_rows != n_erased:
+            products = None  # rows that are gone may have shown them
         agent = agent if products is None else agent.counting(products)
         given = session, agent, current.window, current.known, begun.measured
         found = read_fit(reader, *given, takes_kept=True, sums=sums)
@@ -169,9 +172,8 @@ def _run_fit(
         else:
             estimate, made_sums = found.fit.run()
     except NeedsMore as needs:
-        return _run_fit(
-            database_url, key, due, idle_seconds, needs.sums, needs.products or products
-        )
+        more = needs.sums, needs.products or products, session.n_erased_rows
+        return _run_fit(database_url, key, due, idle_seconds, *more)
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process

@@ -10,13 +10,14 @@ import pytest
 from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.fit_past import sums_from_bytes
-from lhb_engine.findings import all_checks
+from lhb_engine.findings import all_checks, check_scores
 from service.commands.decisions import void_decision
 from service.commands.drop_rounds import drop_rounds, drop_slice, give_up_rounds
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import change_session
+from service.fits import job
 from service.fits.prepared_fit import sums_without
 from service.rounds.retention import n_before, plan
 from service.rounds.reward import Reward
@@ -186,6 +187,30 @@ def test_erased_people_leave_no_products(
     assert twins.fit_one(0)["products"] == [[0, 1]]
     harness.run_large(erase_trajectory(harness.key, "a"))
     assert twins.fit_one(0)["products"] == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_people_who_are_erased_before_a_fit_reads_again_leave_no_products(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it found before counts no more, and made again the fit is equal to the bit."""
+    twins = Twins(harness, database_url)
+    twins.play(100, ("", "a"))
+    harness.key = twins.keys[0]
+    found, read = [check_scores._of_product(0, 1)], job._run_fit
+
+    def erased_between(*given: Any) -> Any:
+        if len(given) > 4:
+            found[:] = []
+            harness.run_large(erase_trajectory(harness.key, "a"))
+        return read(*given)
+
+    monkeypatch.setattr(job, "_run_fit", erased_between)
+    monkeypatch.setattr(all_checks, "check_scores", lambda *given: found if not given[4] else ())
+    harness.run(ask_fit(harness.key, harness.agents))
+    assert twins.fit_one(0)["products"] == found == []
+    with harness.store.reader() as reader:
+        assert replay_session(reader, twins.session(0)).differences == []
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -25,7 +25,7 @@ from lhb_engine.design.session_sums import (
 from lhb_engine.findings.check_side_effects import following
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.covariate_effects import changing
-from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
+from lhb_engine.posterior.fit_data import MOST_UNKNOWNS, FitData, fit_data, later_rows
 from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
@@ -85,11 +85,11 @@ class Part:
 
     def all_lags(self, found: Posterior, rho: float) -> LeastSquares | str:
         """Return least squares of all lags of all features, or why nothing can be said by them."""
-        data = self.data
+        data, n_unknown = self.data, self.data.n_lags * len(found.theta)
+        if n_unknown > MOST_UNKNOWNS or data.n_rows < ROWS_AN_UNKNOWN * n_unknown:
+            return TOO_FEW
         if in_time(self.rows, rho):
             return CORRELATED
-        if data.n_rows < ROWS_AN_UNKNOWN * data.n_lags * len(found.theta):
-            return TOO_FEW
         rows = data.summed().whitened(rho).without(self._unsaid(found))
         return LeastSquares.of(rows, found.n_features)
 

@@ -15,6 +15,7 @@ LEAST_ROWS = 30
 FAR = 6.0  # standard deviations of normal errors of the same median
 NORMAL_MEDIAN = 0.6745  # of the size of a standard normal number
 MOST = 0.1  # of the rows, or of those since the last fit: more are no outliers, but a change
+RARE = 0.01  # of the rounds: more contexts beyond the others are no mistakes
 REPEATED = 0.25  # of the rows: rewards that have one value so often are clicks, counts or prices
 
 
@@ -35,8 +36,8 @@ def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRou
     """Return the rows with rewards within (7.32) of what `known` predicts.
 
     Without a prediction that is their median. Where rewards are repeated, as clicks are, or many
-    are far off, since something changed, all stay as they are. Those that see a context far beyond
-    the others are left out: cut, they would say that the prediction was right.
+    are far off, since something changed, all stay as they are. Those that see one of few contexts
+    far beyond the others are left out: cut, they would say that the prediction was right.
     """
     at = np.flatnonzero(rows.number > 0)
     if len(at) < LEAST_ROWS or are_repeated(rows):
@@ -60,4 +61,6 @@ def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRou
 
 
 def _are_far(contexts: Floats) -> Flags:
-    return np.asarray((np.abs(contexts) > largest(contexts)).any(axis=1))
+    """Return which contexts are far beyond the others, (n,); none where many are."""
+    far = np.asarray((np.abs(contexts) > largest(contexts)).any(axis=1))
+    return far & (np.count_nonzero(far) <= RARE * np.count_nonzero(contexts.any(axis=1)))

@@ -166,15 +166,16 @@ def as_far(known: Certainty | str, told: LeastSquares | str, found: Posterior) -
         return replace(known, if_shared=n > 1)
     apart = 2.0 - 2.0 * float(told.theta @ found.theta[:n])
     more = max(0.0, apart - max(0.0, float(np.trace(told.turned)) - known.angle**2))
-    if more == 0.0:
+    if more == 0.0 or n == 1:
         return known
-    wider = float(np.sqrt(1.0 + more / max(known.angle, 1e-300) ** 2))
-    if known.angle * wider > WIDE:
+    angle = float(np.sqrt(known.angle**2 + more))
+    if angle > WIDE:
         return OWN_LAGS
+    most = known.angle_95 / max(known.angle, 1e-150) * angle
     half = np.abs(known.theta - found.theta[:n, None]).max(axis=1)
     half = np.sqrt(half**2 + float(ndtri(0.5 + LEVEL / 2)) ** 2 * more / max(n - 1, 1))
     theta = np.clip(around(found.theta[:n], half), -1.0, 1.0)
-    return replace(known, angle=known.angle * wider, angle_95=known.angle_95 * wider, theta=theta)
+    return replace(known, angle=angle, angle_95=max(most, angle), theta=theta)
 
 
 def profile_certainty(told: LeastSquares, found: Posterior, active: Ints) -> Certainty | str:

@@ -63,6 +63,18 @@ def test_a_reward_far_off_that_sees_a_context_far_off_is_left_out(last: int) -> 
     assert left.y[40] != 0.0
 
 
+def test_where_many_contexts_are_far_off_rewards_are_cut() -> None:
+    """They are the rule there; left out, the rows that tell most would hold the prediction."""
+    noise = far_at(40)
+    noise[[190, 191]] = 50.0
+    given = rows(noise, far=190)
+    contexts = given.contexts.copy()
+    contexts[100:102] *= 1000.0  # with the third, more than one of a hundred rounds
+    left = without_outliers(replace(given, contexts=contexts), replace(KNOWN, last_round=160))
+    assert left.n_rows == given.n_rows
+    assert left.y[190] != given.y[190]
+
+
 def test_a_context_far_off_that_pays_as_expected_stays() -> None:
     given = rows(NOISE, far=190)
     assert without_outliers(given, KNOWN) is given

@@ -6,10 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from lhb_engine.agents.fit_past import Part
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.evaluation.credit import worth_interval
 from lhb_engine.posterior.linearised_intervals import Certainty
-from lhb_engine.posterior.profile_intervals import LeastSquares, as_far, profile_certainty, totals
+from lhb_engine.posterior.profile_intervals import (
+    TOO_FEW,
+    LeastSquares,
+    as_far,
+    profile_certainty,
+    totals,
+)
 from lhb_engine.posterior.profile_posterior import profile_posterior
 
 PHI = np.array([[1.0, 0.5], [-0.8, 0.5], [-0.8, 0.4], [0.0, 0.3]])
@@ -195,6 +202,23 @@ def test_where_rows_do_not_tell_shared_profiles_are_assumed():
     assert "lags of their own" in as_far(
         shared(away), LeastSquares.of(rows, 2), replace(found, theta=away)
     )
+
+
+def test_one_feature_has_no_other_direction():
+    rows = RowMoments(np.diag([300.0, 300.0, 301.0]), 300, 1, 1)
+    rows.matrix[0, 2] = rows.matrix[2, 0] = -100.0
+    known = shared([1.0], angle=0.0)
+    known = replace(known, theta=np.ones((1, 2)))
+    found = SimpleNamespace(n_features=1, theta=np.ones(1))
+    told = LeastSquares.of(rows, 1)
+    assert told.theta[0] == -1.0
+    assert as_far(known, told, found) is known
+
+
+def test_moments_of_too_many_unknowns_are_not_made():
+    data = SimpleNamespace(n_lags=100, n_rows=10**6)  # which would fail to be summed
+    found = SimpleNamespace(theta=np.zeros(11))
+    assert Part.all_lags(SimpleNamespace(data=data), found, 0.0) == TOO_FEW
 
 
 def test_what_least_squares_speak_against_widens_totals_of_shared_profiles():

@@ -12,12 +12,13 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -141,8 +142,7 @@ def _run_fit(
     due: int,
     idle_seconds: float,
     sums: "Sums" = "kept",
-    products: Products | None = None,
-    n_erased: int = 0,
+    found_with: Mapping[int, Products | None] = MappingProxyType({}),
 ) -> Fitted | None:
     from service.fits.prepared_fit import PreparedFit, read_fit, sums_to_keep
 
@@ -155,8 +155,8 @@ def _run_fit(
         begun = beginning(reader, session, current.known.revision)
         session = session.at_revision(current.known.revision)
         agent = begun.agent(reader, session)
-        if session.n_erased_rows != n_erased:
-            products = None  # rows that are gone may have shown them
+        # rows that are gone may have shown the products that were found with them
+        products = found_with.get(session.n_erased_rows)
         agent = agent if products is None else agent.counting(products)
         given = session, agent, current.window, current.known, begun.measured
         found = read_fit(reader, *given, takes_kept=True, sums=sums)
@@ -172,7 +172,7 @@ def _run_fit(
         else:
             estimate, made_sums = found.fit.run()
     except NeedsMore as needs:
-        more = needs.sums, needs.products or products, session.n_erased_rows
+        more = needs.sums, {session.n_erased_rows: needs.products or products}
         return _run_fit(database_url, key, due, idle_seconds, *more)
     except MemoryError:
         raise

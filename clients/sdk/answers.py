@@ -24,8 +24,7 @@ class IntervalsAnswer(TypedDict):
     Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0. Those of
     `lag_profiles`, a list of features for each lag, are there where features' own profiles decide;
     so are those of `lag_sums`, of each feature over its first lags, its later ones, and all. Where
-    `if_shared` is true, those of `theta` hold if all features pay at the same lags, which the rows
-    do not tell.
+    `if_shared` is true, those of `theta` hold if all features pay at the same lags.
     """
 
     theta: list[tuple[float, float]]

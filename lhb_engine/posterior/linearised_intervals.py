@@ -248,7 +248,7 @@ class Certainty:
     weight is within `CLEAR` standard errors of 0. `profiles` (n_lags, n_features, 2) are those of
     features' own lag profiles, and `sums` (n_features, 3, 2) those of their sums over the first
     lags, the later ones and all, where these decide. `if_shared`: the angle and theta's intervals
-    hold if all features pay at the same lags, which the rows do not tell.
+    hold if all features pay at the same lags.
     """
 
     angle: float

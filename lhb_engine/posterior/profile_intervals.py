@@ -155,26 +155,26 @@ class LeastSquares:
 
 
 def as_far(known: Certainty | str, told: LeastSquares | str, found: Posterior) -> Certainty | str:
-    """Return intervals of shared profiles, widened by docs/model.md (14.5b), or why there are none.
+    """Return intervals of shared profiles, or why there are none.
 
-    Where least squares tell nothing, `if_shared` is set.
+    `if_shared` is set, unless least squares of all lags speak against shared profiles. Then the
+    intervals are widened by docs/model.md (14.5b).
     """
     n = found.n_features
-    if isinstance(known, str):
+    if isinstance(known, str) or n == 1:
         return known
-    if isinstance(told, str):
-        return replace(known, if_shared=n > 1)
-    apart = 2.0 - 2.0 * float(told.theta @ found.theta[:n])
-    more = max(0.0, apart - max(0.0, float(np.trace(told.turned)) - known.angle**2))
-    if more == 0.0 or n == 1:
-        return known
+    chosen = found.theta[:n]
+    apart = 0.0 if isinstance(told, str) else 2.0 - 2.0 * float(told.theta @ chosen)
+    if isinstance(told, str) or apart <= bound(told.turned) ** 2:
+        return replace(known, if_shared=True)
+    more = apart - max(0.0, float(np.trace(told.turned)) - known.angle**2)
     angle = float(np.sqrt(known.angle**2 + more))
     if angle > WIDE:
         return OWN_LAGS
+    half = np.abs(known.theta - chosen[:, None]).max(axis=1)
+    half = np.sqrt(half**2 + float(ndtri(0.5 + LEVEL / 2)) ** 2 * more / (n - 1))
+    theta = np.clip(around(chosen, half), -1.0, 1.0)
     most = known.angle_95 / max(known.angle, 1e-150) * angle
-    half = np.abs(known.theta - found.theta[:n, None]).max(axis=1)
-    half = np.sqrt(half**2 + float(ndtri(0.5 + LEVEL / 2)) ** 2 * more / max(n - 1, 1))
-    theta = np.clip(around(found.theta[:n], half), -1.0, 1.0)
     return replace(known, angle=angle, angle_95=max(most, angle), theta=theta)
 
 

@@ -53,8 +53,7 @@ def test_levels_far_apart_hide_nothing(kind):
     assert estimate.levels["spread"] == pytest.approx(spread, rel=0.1)
     assert high / low < 1.6
     intervals = np.array(estimate.intervals["theta"])
-    # to 0.01 by shared profiles; least squares of all lags, to 0.05, may widen that by chance
-    assert (np.ptp(intervals, axis=1) < 0.2).all()
+    assert (np.ptp(intervals, axis=1) < 0.1).all()
     assert (intervals[:, 0] < THETA + 0.02).all()
     assert (intervals[:, 1] > THETA - 0.02).all()
     assert agent().fit(past).levels is None

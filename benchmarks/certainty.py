@@ -65,6 +65,7 @@ def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
     given = [(i, w) for i, w in zip(intervals["lag_weights"], weights, strict=True) if i]
     own = np.array(intervals.get("lag_profiles", [])).reshape(-1, len(true), 2)
     profiles = getattr(world, "profiles", np.outer(world.weights, true * length))[: len(own)]
+    profiles = np.pad(profiles, ((0, 0), (0, len(true) - profiles.shape[1])))  # of products
     if_shared = intervals.get("if_shared", True)  # ad_lasso does not say so
     holds = ((theta[:, 0] <= true) & (true <= theta[:, 1])).tolist()
     cosine = float(np.clip(estimate.theta @ true, -1.0, 1.0))

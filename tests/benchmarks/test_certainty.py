@@ -9,6 +9,7 @@ from benchmarks import certainty
 from benchmarks.regret_scoreboard import BOARD
 from benchmarks.worlds import IdealPoint, Interactions
 from lhb_engine.estimate import Estimate
+from lhb_engine.simulation.environment import OwnLags
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 SMALL = replace(BOARD[1], rounds=130, horizon=10, dim=2, arms=3, sparsity=2)
@@ -97,6 +98,18 @@ def test_the_true_direction_has_the_products_that_count(kind):
     by = np.linalg.lstsq(columns, world.signals(x))[0]
     expected = np.append(by[:3], [by[3 + every.index(pair)] for pair in products])
     np.testing.assert_allclose(true * length, expected, atol=1e-9)
+
+
+def test_a_product_that_pays_nothing_has_a_profile_of_0():
+    world = OwnLags.draw(horizon=4, dim=2, sparsity=2, seed=0)
+    theta = np.append(world.theta, 0.0)
+    bands = np.repeat(np.append(world.profiles, np.zeros((4, 1)), axis=1)[..., None], 2, axis=-1)
+    near = np.column_stack([theta, theta]).tolist()
+    intervals = {"theta": near, "lags": [], "lag_weights": [], "lag_profiles": bands.tolist()}
+    told = {"theta": theta, "products": ((0, 1),), "intervals": intervals}
+    said = certainty.held(Estimate("ok", world.weights, **told), world)
+    assert said["lag profiles"] == [True] * 12
+    assert said["theta"] == [True] * 3
 
 
 def test_a_run_is_looked_at_from_100_rounds_on(monkeypatch):

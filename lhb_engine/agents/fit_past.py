@@ -33,9 +33,9 @@ from lhb_engine.posterior.prediction_check import HeldOut, LaterMoments
 from lhb_engine.posterior.profile_intervals import (
     TOO_FEW,
     LeastSquares,
-    as_far,
     profile_certainty,
     totals,
+    with_misfit,
 )
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
@@ -102,7 +102,7 @@ class Part:
         signed: bool,
         own: bool,
     ) -> Certainty | str:
-        """Return intervals, or why there are none; see `certainty` and `as_far`.
+        """Return intervals, or why there are none; see `certainty` and `with_misfit`.
 
         With `own`, those that hold where features pay at lags of their own.
         """
@@ -113,7 +113,9 @@ class Part:
         known, unsaid = self.data.statistics, self._unsaid(found)
         past = None if known is None else known.whitened(rho).without(unsaid)
         rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
-        return self._told(as_far(certainty(rows, found, active, rho, signed, past), told, found))
+        return self._told(
+            with_misfit(certainty(rows, found, active, rho, signed, past), told, found)
+        )
 
     def _told(self, known: Certainty | str) -> Certainty | str:
         """Return it with the effects of what was told alone."""

@@ -154,7 +154,9 @@ class LeastSquares:
         return across @ self.spread @ across / max(float(self.total @ self.total), 1e-300)
 
 
-def as_far(known: Certainty | str, told: LeastSquares | str, found: Posterior) -> Certainty | str:
+def with_misfit(
+    known: Certainty | str, told: LeastSquares | str, found: Posterior
+) -> Certainty | str:
     """Return intervals of shared profiles, or why there are none.
 
     `if_shared` is set, unless least squares of all lags speak against shared profiles. Then the

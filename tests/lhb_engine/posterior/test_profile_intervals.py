@@ -13,9 +13,9 @@ from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.profile_intervals import (
     TOO_FEW,
     LeastSquares,
-    as_far,
     profile_certainty,
     totals,
+    with_misfit,
 )
 from lhb_engine.posterior.profile_posterior import profile_posterior
 
@@ -170,12 +170,12 @@ def test_a_direction_far_from_least_squares_of_all_lags_is_said_to_be_as_far(off
     total = PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
     turned = np.cos(off) * total + np.sin(off) * np.array([-total[1], total[0]])
     found = replace(profile_posterior(rows, [1], "sparse", 2), theta=turned)
-    said = as_far(shared(turned), LeastSquares.of(rows, 2), found)
+    said = with_misfit(shared(turned), LeastSquares.of(rows, 2), found)
     assert said.angle == pytest.approx(off, abs=0.02)
     assert said.angle_95 == pytest.approx(1.96 * said.angle)
     assert ((said.theta[:, 0] <= total) & (total <= said.theta[:, 1])).all()
     assert not said.if_shared
-    near = as_far(shared(total), LeastSquares.of(rows, 2), replace(found, theta=total))
+    near = with_misfit(shared(total), LeastSquares.of(rows, 2), replace(found, theta=total))
     assert (near.angle, near.if_shared) == (0.02, True)
 
 
@@ -183,7 +183,7 @@ def test_chance_alone_seldom_widens_a_direction():
     rng, total = np.random.default_rng(5), PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
     found = replace(profile_posterior(moments(rng), [1], "sparse", 2), theta=total)
     every = (LeastSquares.of(moments(rng), 2) for _ in range(400))
-    told = [as_far(shared(total), one, found) for one in every]
+    told = [with_misfit(shared(total), one, found) for one in every]
     assert 0.91 < np.mean([one.angle == 0.02 and one.if_shared for one in told]) < 0.98
 
 
@@ -191,12 +191,14 @@ def test_where_rows_do_not_tell_shared_profiles_are_assumed():
     rows = moments(np.random.default_rng(6), n=4000, noise=0.2)
     total = PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
     found = replace(profile_posterior(rows, [1], "sparse", 2), theta=total)
-    said = as_far(shared(total), LeastSquares.of(RowMoments(rows.matrix, 99, *PHI.shape), 2), found)
+    said = with_misfit(
+        shared(total), LeastSquares.of(RowMoments(rows.matrix, 99, *PHI.shape), 2), found
+    )
     assert said.if_shared
     assert said.angle == 0.02
     assert said.intervals()["if_shared"]
     away = np.array([-total[1], total[0]])
-    assert "lags of their own" in as_far(
+    assert "lags of their own" in with_misfit(
         shared(away), LeastSquares.of(rows, 2), replace(found, theta=away)
     )
 
@@ -209,7 +211,7 @@ def test_one_feature_has_no_other_direction():
     found = SimpleNamespace(n_features=1, theta=np.ones(1))
     told = LeastSquares.of(rows, 1)
     assert told.theta[0] == -1.0
-    assert as_far(known, told, found) is known
+    assert with_misfit(known, told, found) is known
 
 
 def test_moments_of_too_many_unknowns_are_not_made():

@@ -16,6 +16,7 @@ async function show() {
   current.abort()
   current = new AbortController()
   const { signal } = current
+  main.setAttribute("aria-busy", "true") // until all that is asked for has been drawn once
   leave.hidden = !hasKey()
   const [, room, ...ids] = location.hash.split("/")
   try {
@@ -28,6 +29,8 @@ async function show() {
     if (error.name === "AbortError" || signal.aborted) return
     if (error.status === 401) login(hasKey() ? "This key is not known, or it was revoked." : "")
     else fail(error)
+  } finally {
+    if (!signal.aborted) main.setAttribute("aria-busy", "false")
   }
 }
 

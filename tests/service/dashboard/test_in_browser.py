@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from lhb import Client
 from service.commands.keys import new_key, save_key
@@ -16,6 +16,7 @@ from service.session.records import ApiKey
 from service.storage.database_url import open_store
 from service.transfer.without_server import run
 from tests.faults.server_process import served
+from tests.service.dashboard.shown import show, wait_for_all
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,7 @@ LEVELS = ("serious", "critical")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    page.goto(url)
+    show(page, url)
     page.get_by_role("link", name="newsletter").wait_for()
     assert "5 sessions" in page.inner_text("main")
     assert serious(page) == []
@@ -74,13 +75,14 @@ def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
     page.get_by_text("decides by what it learned").wait_for()
     page.get_by_text("Live: this page follows the session.").wait_for()
     page.locator(".uplot").nth(1).wait_for()
+    wait_for_all(page)
     assert "still to come" in page.inner_text("main")
     assert serious(page) == []
 
 
 def test_it_fits_a_phone_and_is_reached_by_keyboard(page: Page, url: str) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
-    page.goto(url)
+    show(page, url)
     page.get_by_role("link", name="newsletter").wait_for()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -90,10 +92,24 @@ def test_it_fits_a_phone_and_is_reached_by_keyboard(page: Page, url: str) -> Non
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_a_page_is_busy_until_its_last_part_has_come(page: Page, url: str) -> None:
+    held: list[Route] = []
+    page.route("**/series?*", lambda route: held.append(route))
+    with page.expect_request("**/series?*"):
+        page.goto(f"{url}/#/sessions/newsletter")
+    page.get_by_role("heading", name="newsletter", level=1).wait_for()
+    assert page.locator("main").get_attribute("aria-busy") == "true"
+    for one in held:
+        one.continue_()
+    page.unroute("**/series?*")
+    wait_for_all(page)
+    assert page.locator(".uplot").count() > 1
+
+
 def test_a_session_is_followed(page: Page, url: str) -> None:
     with Client(url) as client:
         session = client.create_session("followed", dim=2, horizon=4)
-        page.goto(f"{url}/#/sessions/{session.id}")
+        show(page, f"{url}/#/sessions/{session.id}")
         page.get_by_text("no round yet", exact=True).wait_for()
         page.get_by_text("Live: this page follows the session.").wait_for()
         session.decide([[1.0, 0.0], [0.0, 1.0]])
@@ -102,10 +118,11 @@ def test_a_session_is_followed(page: Page, url: str) -> None:
 
 
 def test_the_fits_can_be_walked_through_and_saved(page: Page, url: str) -> None:
-    page.goto(url)
+    show(page, url)
     page.get_by_role("link", name="newsletter").click()
     slider = page.get_by_label("Fit to show")
     page.locator(".uplot").nth(1).wait_for()
+    wait_for_all(page)
     newest = page.locator("output").inner_text()
     slider.focus()
     page.keyboard.press("Home")
@@ -121,7 +138,7 @@ def test_the_fits_can_be_walked_through_and_saved(page: Page, url: str) -> None:
 
 
 def test_intervals_are_whiskers_around_the_weights(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/logged")
+    show(page, f"{url}/#/sessions/logged")
     page.get_by_text("Whiskers: 95% intervals.").wait_for()
     with page.expect_download() as csv:
         page.get_by_role("button", name="Save Lag weights: which past choices pay as CSV").click()
@@ -133,18 +150,18 @@ def test_intervals_are_whiskers_around_the_weights(page: Page, url: str) -> None
 
 
 def test_what_moves_the_reward_besides_is_listed(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/seasonal")
+    show(page, f"{url}/#/sessions/seasonal")
     page.get_by_role("heading", name="What moves the reward besides").wait_for()
     effects = page.get_by_role("table", name="Effects that do not depend on what is chosen")
     assert "a swing (period 7)\t<0.1%" in effects.inner_text()  # the log tells no times
     assert serious(page) == []
-    page.goto(f"{url}/#/sessions/logged")
+    show(page, f"{url}/#/sessions/logged")
     page.get_by_text("Whiskers: 95% intervals.").wait_for()
     assert not page.get_by_role("heading", name="What moves the reward besides").is_visible()
 
 
 def test_features_have_their_names_and_a_page_the_name_of_its_session(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/{quote('named / shop', safe='')}")
+    show(page, f"{url}/#/sessions/{quote('named / shop', safe='')}")
     page.locator(".uplot").nth(1).wait_for()
     assert page.get_by_role("heading", level=1).inner_text() == "named / shop"
     rows = page.get_by_role("table", name="Credit by feature").locator("tbody tr")
@@ -156,12 +173,13 @@ def test_features_have_their_names_and_a_page_the_name_of_its_session(page: Page
 
 
 def test_sessions_are_compared(page: Page, url: str) -> None:
-    page.goto(url)
+    show(page, url)
     page.get_by_label("Compare newsletter").check()
     assert page.get_by_role("button", name="tick two or more to compare").is_disabled()
     page.get_by_label("Compare named / shop").check()
     page.get_by_role("button", name="Compare 2 sessions").click()
     page.locator(".uplot").nth(2).wait_for()
+    wait_for_all(page)
     assert "strongest lag" in page.inner_text("main")
     assert serious(page) == []
     with page.expect_download() as csv:
@@ -176,14 +194,14 @@ def test_sessions_are_compared(page: Page, url: str) -> None:
 def test_the_playground_is_closed_unless_it_is_opened(
     page: Page, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page.goto(f"{url}/#/playground")
+    show(page, f"{url}/#/playground")
     page.get_by_text("The playground is closed.").wait_for()
     assert page.get_by_role("link", name="Playground").count() == 0
     monkeypatch.setenv("LHB_PLAYGROUND", "true")
     page.emulate_media(reduced_motion="reduce")
     with served(tmp_path / "play.db") as opened:
         page.origin[0] = opened  # type: ignore[attr-defined]
-        page.goto(opened)
+        show(page, opened)
         page.get_by_text("There is no session yet.").wait_for()
         assert serious(page) == []
         page.get_by_role("link", name="Playground").click()
@@ -204,7 +222,7 @@ def test_what_is_not_there_is_said(page: Page, url: str) -> None:
     page.expected = {  # type: ignore[attr-defined]
         "error: Failed to load resource: the server responded with a status of 404 (Not Found)"
     }
-    page.goto(f"{url}/#/sessions/nothing")
+    show(page, f"{url}/#/sessions/nothing")
     page.get_by_role("alert").get_by_text("There is no such session").wait_for()
     page.get_by_role("link", name="All sessions").click()
     page.get_by_role("link", name="newsletter").wait_for()
@@ -222,7 +240,7 @@ def test_a_key_opens_it_and_stays_out_of_the_url(
     page.expected = {f"{refused} (Unauthorized)"}  # type: ignore[attr-defined]
     with served(database) as url:
         page.origin[0] = url  # type: ignore[attr-defined]
-        page.goto(url)
+        show(page, url)
         page.get_by_label("API key").fill("lhb_wrong")
         page.get_by_role("button", name="Open").click()
         page.get_by_text("This key is not known").wait_for()

@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, Page
 
 from lhb import Client
 from tests.faults.server_process import served
+from tests.service.dashboard.shown import show, wait_for_all
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +91,7 @@ def play_hours(client: Client) -> None:
 
 
 def test_levels_and_covariates_are_said_in_units_of_reward(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/learners")
+    show(page, f"{url}/#/sessions/learners")
     page.get_by_role("heading", name="What moves the reward besides").wait_for()
     said = page.inner_text("main")
     with Client(url) as client:
@@ -108,7 +109,7 @@ def test_levels_and_covariates_are_said_in_units_of_reward(page: Page, url: str)
 
 
 def test_users_are_shown_side_by_side_and_one_alone(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/learners")
+    show(page, f"{url}/#/sessions/learners")
     said = page.get_by_text("eight of ten users lie in the band")
     said.wait_for()
     came = page.locator("section.card", has_text="What came, and what it is made of")
@@ -123,7 +124,7 @@ def test_users_are_shown_side_by_side_and_one_alone(page: Page, url: str) -> Non
 
 
 def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/clickbait")
+    show(page, f"{url}/#/sessions/clickbait")
     profiles = page.locator("section", has=page.get_by_role("heading", name="Lag profiles")).last
     profiles.locator(".uplot").wait_for()
     with page.expect_download() as download:
@@ -144,13 +145,13 @@ def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) 
     assert clickbait["at_once"] * clickbait["later"] < 0
     findings = page.get_by_label("What to do").locator("li")
     assert "negative in all" in findings.first.inner_text()  # the worst one
-    page.goto(f"{url}/#/sessions/learners")
+    show(page, f"{url}/#/sessions/learners")
     page.get_by_role("heading", name="What moves the reward besides").wait_for()
     assert not page.get_by_role("heading", name="Lag profiles").is_visible()
 
 
 def test_a_session_with_a_clock_counts_hours(page: Page, url: str) -> None:
-    page.goto(url)
+    show(page, url)
     spark = page.locator("tr", has=page.get_by_role("link", name="by the hour")).locator("canvas")
     spark.wait_for()
     with page.expect_response(lambda answer: "/series" in answer.url and answer.status == 200):
@@ -158,6 +159,7 @@ def test_a_session_with_a_clock_counts_hours(page: Page, url: str) -> None:
     page.get_by_role("link", name="by the hour").click()
     page.get_by_text("Data and fits").click()
     page.get_by_text("hours looked at").wait_for()
+    wait_for_all(page)
     said = page.inner_text("main")
     assert "20 (95%)" in said  # measured, of 21 slots
     assert "A reward is the total of whole hours." in said
@@ -169,7 +171,7 @@ def test_how_users_differ_and_one_user_beside_everybody(page: Page, url: str, sc
     """By feature, in words and a plot; a user is found by key, and by a link; on a phone, too."""
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.set_viewport_size({"width": 390, "height": 800})
-    page.goto(f"{url}/#/sessions/tastes")
+    show(page, f"{url}/#/sessions/tastes")
     spread = page.locator("section.card", has_text="How users differ in what works for them")
     spread.locator(".uplot").wait_for()
     with Client(url) as client:
@@ -191,8 +193,7 @@ def test_how_users_differ_and_one_user_beside_everybody(page: Page, url: str, sc
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     violations = Axe().run(page).response["violations"]
     assert [one["id"] for one in violations if one["impact"] in ("serious", "critical")] == []
-    page.goto("about:blank")
-    page.goto(f"{url}/#/sessions/tastes/new")
+    show(page, f"{url}/#/sessions/tastes/new")
     page.get_by_text("1 round. Decisions for this user").wait_for()
     assert csv_of(page, plot)[0][1:3] == [new["everybody"]["values"][0]] * 2
     missing = "Failed to load resource: the server responded with a status of 404 (Not Found)"

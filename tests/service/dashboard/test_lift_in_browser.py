@@ -7,6 +7,7 @@ from playwright.sync_api import Page
 
 from lhb import Client
 from tests.faults.server_process import served
+from tests.service.dashboard.shown import show
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ def compare(client: Client, name: str) -> None:
 
 
 def test_lift_is_drawn_with_its_band_and_a_tripped_guard_is_said(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/compared")
+    show(page, f"{url}/#/sessions/compared")
     groups = page.get_by_role("table", name="Reward of both groups")
     groups.wait_for()
     assert "control" in groups.inner_text()
@@ -54,9 +55,9 @@ def test_lift_is_drawn_with_its_band_and_a_tripped_guard_is_said(page: Page, url
     assert said.startswith(f"{lift['difference']:.3g} a round against control")
     assert "The agent earns less than control: " in page.inner_text("main")
     page.get_by_text("guard tripped: control plays").wait_for()
-    page.goto(url)
+    show(page, url)
     brief = f"{lift['difference']:.3g} a round over control ({lift['low']:.3g} to "
     page.get_by_text(brief).wait_for()
-    page.goto(f"{url}/#/sessions/plain")
+    show(page, f"{url}/#/sessions/plain")
     page.get_by_text("Live: this page follows the session.").wait_for()
     assert not page.get_by_text("Lift: what the agent adds").is_visible()

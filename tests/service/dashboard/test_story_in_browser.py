@@ -9,6 +9,7 @@ from playwright.sync_api import Page
 
 from lhb import Client
 from tests.faults.server_process import served
+from tests.service.dashboard.shown import show
 
 pytestmark = pytest.mark.slow
 ARMS = {"kitchen": [1.0, 0.0], "garden": [0.0, 1.0], "none": [0.0, 0.0]}
@@ -91,7 +92,7 @@ def send_mails(client: Client) -> None:
 
 
 def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/mail")
+    show(page, f"{url}/#/sessions/mail")
     page.get_by_text("One choice of kitchen is worth").wait_for()
     said = page.inner_text("main")
     with Client(url) as client:
@@ -125,7 +126,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
 
 
 def test_layers_add_up_and_are_read_by_keyboard(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/mail")
+    show(page, f"{url}/#/sessions/mail")
     came = page.locator("section.card", has_text="What came, and what it is made of")
     came.locator(".uplot").wait_for()
     assert "29 Aug 2026" in came.inner_text()  # the newest day
@@ -152,7 +153,7 @@ def test_layers_add_up_and_are_read_by_keyboard(page: Page, url: str) -> None:
 
 
 def test_a_part_without_data_says_so_in_a_sentence(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/nothing%20yet")
+    show(page, f"{url}/#/sessions/nothing%20yet")
     page.get_by_text("The first decision begins the story.").wait_for()
     assert page.locator(".plot:visible").count() == 0
     assert page.get_by_role("button", name="CSV").count() == 0
@@ -163,7 +164,7 @@ def test_a_part_without_data_says_so_in_a_sentence(page: Page, url: str) -> None
 
 
 def test_while_nothing_is_known_something_is_to_do(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/begun")
+    show(page, f"{url}/#/sessions/begun")
     todo = page.get_by_label("What to do").locator("li")
     todo.first.wait_for()
     assert "What choices pay is not known yet. No estimate is in use." in todo.first.inner_text()
@@ -179,11 +180,11 @@ def test_how_long_until_it_is_known_is_said_while_it_is_not(page: Page, url: str
     with Client(url) as client:
         estimate = client.session("faint").estimate()
         assert estimate["gain"]["over_chance"]["low"] < 0
-    page.goto(f"{url}/#/sessions/faint")
+    show(page, f"{url}/#/sessions/faint")
     page.get_by_text("By its model it is between").wait_for()
     said = page.inner_text("main")
     assert "more rounds decide" in said or "not be known for a very long time" in said
-    page.goto(f"{url}/#/sessions/mail")
+    show(page, f"{url}/#/sessions/mail")
     page.get_by_text("By its model it is between").wait_for()
     assert "more days decide" not in page.inner_text("main")
 
@@ -199,7 +200,7 @@ def test_its_own_choices_are_told_from_a_log_and_the_list_says_the_same(
     own = players["agent"]["one"]["in_all"]
     assert own == next(one["one"]["in_all"] for one in found["items"] if one["arm_id"] == "kitchen")
     number = f"+{own - chance:.3g} EUR"
-    page.goto(f"{url}/#/sessions/logged")
+    show(page, f"{url}/#/sessions/logged")
     page.get_by_text("by its own choices of 10 days.").wait_for()
     said = page.inner_text("main")
     headline = page.locator(".headline").inner_text()
@@ -207,15 +208,15 @@ def test_its_own_choices_are_told_from_a_log_and_the_list_says_the_same(
     more = own - players["caller"]["one"]["in_all"]
     assert f"Its own earn +{more:.3g} EUR (" in said
     assert "day 130, " in said  # the newest, and its date
-    page.goto(url)
+    show(page, url)
     page.get_by_text(f"{number} a day over choosing these arms by chance (").wait_for()
 
 
 def test_an_algorithm_without_checks_is_not_said_to_be_in_order(page: Page, url: str) -> None:
-    page.goto(f"{url}/#/sessions/plain")
+    show(page, f"{url}/#/sessions/plain")
     page.get_by_text("No checks are made for this algorithm.").wait_for()
     assert "nothing was found" not in page.inner_text("main")
-    page.goto(url)
+    show(page, url)
     row = page.locator("tr", has=page.get_by_role("link", name="plain"))
     row.get_by_text("not checked").wait_for()
 
@@ -232,7 +233,7 @@ def test_a_finding_that_is_gone_is_told_for_two_fits_and_dated_from_its_first(
         }
         for due, codes in ((10, "bad"), (20, "b"), (30, "cb"), (40, "c"), (50, "b"))
     ]
-    page.goto(url)
+    show(page, url)
     said = page.evaluate(
         """async fits => {
             const { trust } = await import("/dashboard/trust.js")
@@ -253,7 +254,7 @@ def test_a_list_of_known_numbers_asks_for_no_arms_and_fits_its_width(page: Page,
     page.set_viewport_size({"width": 1000, "height": 800})
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(url)
+    show(page, url)
     row = page.locator("tr", has=page.get_by_role("link", name="mail"))
     row.get_by_text("a decision over choosing by chance (").wait_for()
     row = page.locator("tr", has=page.get_by_role("link", name="begun"))
@@ -279,7 +280,7 @@ def test_a_list_of_known_numbers_asks_for_no_arms_and_fits_its_width(page: Page,
 
 def test_a_thing_has_one_colour_in_all_plots(page: Page, url: str) -> None:
     """An arm that is a feature alone has its colour, whatever the order; no action is grey."""
-    page.goto(url)
+    show(page, url)
     kitchen, garden, none, both = page.evaluate(
         """async () => {
             const { palette } = await import("/dashboard/palette.js")
@@ -300,7 +301,7 @@ def test_a_thing_has_one_colour_in_all_plots(page: Page, url: str) -> None:
 
 def test_what_is_not_sure_is_said_in_words(page: Page, url: str) -> None:
     """Of a number whose interval holds 0, and of a session that could not be checked over time."""
-    page.goto(url)
+    show(page, url)
     open_one, sure, trusted, held = page.evaluate(
         """async () => {
             const { inBrief } = await import("/dashboard/headline.js")
@@ -327,7 +328,7 @@ def test_what_is_not_sure_is_said_in_words(page: Page, url: str) -> None:
 def test_what_the_measured_interval_and_the_models_have_in_common_is_said(
     page: Page, url: str
 ) -> None:
-    page.goto(url)
+    show(page, url)
     said, apart = page.evaluate(
         """async () => {
             const { headline } = await import("/dashboard/headline.js")
@@ -350,7 +351,7 @@ def test_what_the_measured_interval_and_the_models_have_in_common_is_said(
 
 def test_beside_control_one_account_of_what_is_open_is_given(page: Page, url: str) -> None:
     """Not that of the model's gain over chance; and levels that the past took away are not open."""
-    page.goto(url)
+    show(page, url)
     bare, narrowed = page.evaluate(
         """async () => {
             const { headline } = await import("/dashboard/headline.js")
@@ -374,7 +375,7 @@ def test_beside_control_one_account_of_what_is_open_is_given(page: Page, url: st
 
 def test_arms_of_one_name_are_one_share(page: Page, url: str) -> None:
     """A log's action of nothing, and a round without one, by different ids."""
-    page.goto(url)
+    show(page, url)
     said = page.evaluate(
         """async () => {
             const { choosesCard } = await import("/dashboard/chooses.js")

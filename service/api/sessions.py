@@ -45,10 +45,14 @@ router = Routes("/v1/sessions", tags=["sessions"])
 
 def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
     """Return the members of `SessionAnswer`; `deciding` is what the next decision is made by."""
-    trial, clock = session.trial, session.clock
+    trial, clock, names = session.trial, session.clock, session.names
     return {
         **members_of(SessionAnswer, session),
-        **names_answer(session),
+        "features": names.columns if names.are_given else None,
+        "products": names.products or None,
+        "repetition": names.repetition or None,
+        "categories": names.categories,
+        "arms": names.arms,
         "mode": trial.mode,
         "holdout": trial.holdout(),
         "guard": trial.guard,
@@ -63,18 +67,6 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         "archived": session.archived_at is not None,
         "fit_due": session.fit_due is not None,
         "deciding": deciding,
-    }
-
-
-def names_answer(session: SessionRow) -> dict[str, Any]:
-    """Return the members of `SessionAnswer` that are names."""
-    names = session.names
-    return {
-        "features": names.columns if names.are_given else None,
-        "products": names.products or None,
-        "repetition": names.repetition or None,
-        "categories": names.categories,
-        "arms": names.arms,
     }
 
 

@@ -48,13 +48,16 @@ class BrowserGuard:
                 f"a server without keys refuses requests from pages of {origin.decode('latin-1')!r}"
             )
             raise Problem(ProblemCode.FOREIGN_ORIGIN, detail, "origin")
-        if kind != CONTENT_TYPES[0]:
+        if kind.partition(b";")[0].strip().lower() not in CONTENT_TYPES:
             length = headers.get(b"content-length", b"0")
             if kind or length != b"0" or b"transfer-encoding" in headers:
-                _check_type(kind)
+                said = kind.decode("latin-1")
+                detail = f"{said!r}: the content type of a body is application/json"
+                raise Problem(ProblemCode.UNSUPPORTED_MEDIA_TYPE, detail, "content-type")
 
     def _check_host(self, host: bytes, scope: Scope) -> None:
-        name = _without_port(host.decode("latin-1").lower())
+        name = host.decode("latin-1").lower()
+        name = name[1:].partition("]")[0] if name[:1] == "[" else name.partition(":")[0]
         address = (scope.get("server") or ("", None))[0]  # that the connection came to
         if not (self._takes_any or name in self._names or _is_local_name(name, address)):
             detail = (
@@ -64,18 +67,6 @@ class BrowserGuard:
             raise Problem(ProblemCode.FOREIGN_HOST, detail, "host")
         if len(self._known) < 100:
             self._known.add(host)
-
-
-def _check_type(kind: bytes) -> None:
-    if kind.partition(b";")[0].strip().lower() not in CONTENT_TYPES:
-        detail = f"{kind.decode('latin-1')!r}: the content type of a body is application/json"
-        raise Problem(ProblemCode.UNSUPPORTED_MEDIA_TYPE, detail, "content-type")
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _is_local_name(name: str, address: str) -> bool:

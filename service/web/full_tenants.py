@@ -16,10 +16,8 @@ class FullTenants(Recurring):
     def __init__(self, service: Service) -> None:
         self._service = service
         self._seconds = 0.0  # of the last look
-        super().__init__("full_tenants", self._until_next, self.look)
-
-    def _until_next(self) -> float:
-        return max(self._service.intervals.full_tenants, self._seconds / MOST_SHARE)
+        least = service.intervals.full_tenants
+        super().__init__("full_tenants", lambda: max(least, self._seconds / MOST_SHARE), self.look)
 
     async def look(self) -> None:
         """Look; if that fails, what was seen last still holds."""

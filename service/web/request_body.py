@@ -107,12 +107,8 @@ class RequestBody:
         if self.n_held or not is_last or self._n_bytes > UNCOUNTED_BYTES:
             self._memory.take(self._n_bytes - self.n_held)
             self.n_held = self._n_bytes
-        if self._n_bytes > LARGE:
-            self._limit_values(part)
-
-    def _limit_values(self, part: bytes) -> None:
-        """Raise a 422 for too many brackets, keys or strings: parsed, they take more memory."""
-        for kind, most in MAX_OF_EACH.items():
+        # too many brackets, keys or strings take more memory when they are parsed
+        for kind, most in MAX_OF_EACH.items() if self._n_bytes > LARGE else ():
             self._counts[kind] = self._counts.get(kind, 0) + part.count(kind)
             if self._counts[kind] > most:
                 detail = f"a body contains the character {kind.decode()} at most {most} times"

@@ -40,17 +40,13 @@ class SharedRates(Recurring):
             return
         async with listening(self._url, "rates", CHANNEL) as connection:
             while True:
-                await self._hear(connection)
+                with translated():
+                    async for notification in connection.notifies(timeout=TELL_SECONDS):
+                        sender, counts = json.loads(notification.payload)
+                        for caller, n in counts.items() if sender != self._me else ():
+                            self._rates.count_elsewhere(caller, n)
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await self._send(connection)
-
-    async def _hear(self, connection: Connection) -> None:
-        with translated():
-            async for notification in connection.notifies(timeout=TELL_SECONDS):
-                sender, counts = json.loads(notification.payload)
-                if sender != self._me:
-                    for caller, n in counts.items():
-                        self._rates.count_elsewhere(caller, n)
 
     async def _send(self, connection: Connection) -> None:
         """Send the counts; what cannot be sent stays for the next time."""

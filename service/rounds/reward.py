@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.session.covariates import in_order
-from service.session.records import SessionKey
+from service.session.records import SessionKey, number_in
 from service.storage.ports import Keys
 
 
@@ -57,8 +57,11 @@ class Reward:
         keys.trajectories.add(trajectory)
         if self.round is not None and self.round > 0:
             keys.rounds.add((trajectory, self.round))
-        if self.event_id is not None:
-            keys.add_event(trajectory, self.event_id)
+        number = None if self.event_id is None else number_in(self.event_id)
+        if number is not None:
+            keys.numbers.add((trajectory, number))
+        elif self.event_id is not None:
+            keys.events.add((trajectory, self.event_id))
         for name in (self.reward_id, self.replaces):
             if name is not None:
                 keys.rewards.add((trajectory, name))

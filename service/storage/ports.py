@@ -27,7 +27,6 @@ from service.session.records import (
     TrajectoryRow,
     VoidRow,
     Webhook,
-    number_in,
 )
 
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
@@ -75,14 +74,6 @@ class Keys:
     rewards: set[EventKey] = field(default_factory=set)
     measured: set[NumberKey] = field(default_factory=set)
 
-    def add_event(self, trajectory: TrajectoryKey, event_id: str) -> None:
-        """Add the key of a decision, given the client's or the server's event id."""
-        number = number_in(event_id)
-        if number is None:
-            self.events.add((trajectory, event_id))
-        else:
-            self.numbers.add((trajectory, number))
-
 
 _by_kind = attrgetter(*(one.name for one in fields(Keys)))
 
@@ -117,16 +108,8 @@ class KnownRows:
         if self.rounds.get((key, decision.round)) is None:
             self.rounds[key, decision.round] = decision
 
-    def forget_trajectory(self, trajectory: TrajectoryKey) -> None:
-        """Remove all rows of an erased trajectory."""
-        self.trajectories[trajectory] = None
-        for kind in self.__slots__[2:]:
-            rows = getattr(self, kind)
-            for key in [key for key in rows if key[0] == trajectory]:
-                rows[key] = None
-
     def forget_rounds(self, session: SessionKey) -> None:
-        """Remove all rows of the session's rounds: some are dropped."""
+        """Remove all rows of the session's rounds: some are gone."""
         for kind in self.__slots__[2:]:
             rows = getattr(self, kind)
             for key in [key for key in rows if key[0][:2] == session]:

@@ -186,25 +186,21 @@ class UnitOfWork:
 
     def add_session(self, session: SessionRow) -> None:
         """Store a new session."""
-        self.n_writes += 1
         self._known.sessions[session.key] = session
-        self._changes.new_sessions.append(session)
+        self.pending.new_sessions.append(session)
 
     def count(self, session: SessionRow) -> None:
         """Store the counters of a session."""
-        self.n_writes += 1
-        self._changes.counts[session.key] = session
+        self.pending.counts[session.key] = session
 
     def save(self, session: SessionRow) -> None:
         """Store all columns of a session that may change."""
-        self.n_writes += 1
-        self._changes.sessions[session.key] = session
+        self.pending.sessions[session.key] = session
 
     def save_trajectory(self, trajectory: TrajectoryRow) -> None:
         """Store the counters of a trajectory."""
-        self.n_writes += 1
         key = (trajectory.tenant, trajectory.session_id, trajectory.key)
-        self._changes.trajectories[key] = trajectory
+        self.pending.trajectories[key] = trajectory
 
     def save_agent(self, key: SessionKey) -> None:
         """Store the state that an agent of this batch has at the commit."""
@@ -218,15 +214,13 @@ class UnitOfWork:
 
     def add_decision(self, decision: DecisionRow) -> None:
         """Store a decision."""
-        self.n_writes += 1
-        self._changes.decisions.append(decision)
+        self.pending.decisions.append(decision)
         self._known.add_decision(decision)
 
     def add_measurement(self, measurement: MeasurementRow) -> None:
         """Store a measurement."""
-        self.n_writes += 1
         key = measurement[:3]
-        self._changes.measurements.append(measurement)
+        self.pending.measurements.append(measurement)
         spans = self._measured.get(key)
         if spans is None:
             spans = self._measured[key] = Spans()
@@ -236,14 +230,12 @@ class UnitOfWork:
 
     def add_estimate(self, estimate: EstimateRow) -> None:
         """Store the outcome of a fit."""
-        self.n_writes += 1
-        self._changes.estimates.append(estimate)
+        self.pending.estimates.append(estimate)
 
     def delete_session(self, session: SessionRow) -> None:
         """Delete a session; its rows are hidden, and a sweep erases them."""
         self.flush()
-        self.n_writes += 1
-        self._changes.deleted.append(session.key)
+        self.pending.deleted.append(session.key)
         self._changes.hidden.append(HiddenRows(*session.key, None, 0, None, self.now))
         self.flush()
         self._known.forget(session.key)
@@ -261,21 +253,19 @@ class UnitOfWork:
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete some hidden rows; see `Transaction.erase`."""
-        self.flush()
         self.n_writes += 1
-        following = self._transaction.erase(hidden, cursor)
+        following = self.locking.erase(hidden, cursor)
         if following is None and hidden.trajectory is not None and not hidden.after_round:
-            self._known.forget_trajectory((*hidden[:2], hidden.trajectory))
+            self._known.forget_rounds(hidden[:2])
+            self._known.trajectories[*hidden[:2], hidden.trajectory] = None
         return following
 
     def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
         """Delete some rows of rounds that a session has given up; see `Transaction.drop`."""
-        self.flush()
-        self._reader()  # raises where it may not block
         self.n_writes += 1
         self._known.forget_rounds(key)
         self._measured = {k: v for k, v in self._measured.items() if k[:2] != key}
-        return self._transaction.drop(key, to, n_kept, cursor)
+        return self.locking.drop(key, to, n_kept, cursor)
 
     def flush(self) -> None:
         """Write the buffered changes, so that `stored` sees them.

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import fields, replace
 from typing import Any
 
@@ -86,7 +86,10 @@ def create_session(
     spec = SessionSpec.of({k: value for k, value in request.items() if k != "name"})
     canonical_text = canonical({"name": name, **spec.given})
     if name is not None:
-        session_before = _known(uow, tenant, name, canonical_text)
+        conflict = f"a session {name!r} exists already and was created with another body"
+        session_before = made_before(
+            uow, tenant, name, lambda _, asked: _canonical(asked) == canonical_text, conflict
+        )
         if session_before is not None:
             return session_before, False
         refuse_id_as_name(name)
@@ -104,21 +107,22 @@ def create_session(
     return session, True
 
 
-def _known(uow: UnitOfWork, tenant: str, name: str, request: str) -> SessionRow | None:
-    """Find the session that this body created before, under whatever name it has now.
+def made_before(
+    uow: UnitOfWork, tenant: str, name: str, is_it: Callable[[str, str], bool], conflict: str
+) -> SessionRow | None:
+    """Find what was made as `name`, whatever its name is now; `is_it` is asked of its id and body.
 
-    409 session_conflict: there is none, and another session bears the name.
+    409 session_conflict, in these words: there is none, and another session bears the name.
     """
     bearer = uow.session_named(tenant, name)
-    if bearer is not None and _canonical(bearer.request) == request:
+    if bearer is not None and is_it(bearer.id, bearer.request):
         return bearer
     for session_id, asked in uow.stored.created_as(tenant, name):
-        if _canonical(asked) == request:
+        if is_it(session_id, asked):
             return find_session(uow, (tenant, session_id))
     if bearer is None:
         return None
-    detail = f"a session {name!r} exists already and was created with another body"
-    raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
+    raise Problem(ProblemCode.SESSION_CONFLICT, conflict, "name")
 
 
 def _session(

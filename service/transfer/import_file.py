@@ -17,7 +17,7 @@ from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import new_id
 from service.commands.control import with_located_control
 from service.commands.limits import NO_LIMITS, Limits
-from service.commands.sessions import find_session
+from service.commands.sessions import made_before
 from service.fits.when_due import announce
 from service.session.records import (
     COMMAND_LINE,
@@ -178,16 +178,9 @@ def imported_before(uow: UnitOfWork, session: SessionRow, mark: str) -> SessionR
     """
     if session.name is None:
         return None
-    bearer = uow.session_named(session.tenant, session.name)
-    if bearer is not None and bearer.id.endswith(mark):
-        return bearer
-    for session_id, _ in uow.stored.created_as(session.tenant, session.name):
-        if session_id.endswith(mark):  # it has been renamed since
-            return find_session(uow, (session.tenant, session_id))
-    if bearer is None:
-        return None
-    detail = f"the name {session.name!r} is taken; give another one"
-    raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
+    conflict = f"the name {session.name!r} is taken; give another one"
+    tenant, name = session.tenant, session.name
+    return made_before(uow, tenant, name, lambda id, _: id.endswith(mark), conflict)
 
 
 @command

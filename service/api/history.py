@@ -45,26 +45,26 @@ def read_history(body: bytes) -> dict[str, Any]:
         detail = f"a call takes at most {MAX_ROUNDS} rounds"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
     rewards = fields.get("rewards", [None] * n)
-    if len(rewards) != n:
-        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
-    arm_ids = fields.get("arm_ids")
-    if arm_ids is not None and len(arm_ids) != n:
-        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(arm_ids)} arms for {n} rounds", "arm_ids")
-    given, times = fields.get("at"), None
+    arm_ids, given, times = fields.get("arm_ids"), fields.get("at"), None
+    covariates = fields.get("covariates") or {}
+    of_rounds: list[tuple[str, str, Any]]
+    of_rounds = [
+        ("rewards", "rewards", rewards),
+        ("arm_ids", "arms", arm_ids),
+        ("at", "times", given),
+    ]
+    of_rounds += [(f"covariates.{name}", "numbers", told) for name, told in covariates.items()]
+    for field, what, values in of_rounds:
+        if values is not None and len(values) != n:
+            detail = f"{len(values)} {what} for {n} rounds"
+            raise Problem(ProblemCode.WRONG_SHAPE, detail, field)
     if given is not None:
-        if len(given) != n:
-            raise Problem(ProblemCode.WRONG_SHAPE, f"{len(given)} times for {n} rounds", "at")
         times = [at.timestamp() for at in given]
         back = next((i for i in range(1, n) if times[i] < times[i - 1]), None)
         if back is not None:
             detail = "it is before the round before it"
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"at[{back}]")
     rewards = [None if value is None else value + 0.0 for value in rewards]
-    covariates = fields.get("covariates") or {}
-    for name, values in covariates.items():
-        if len(values) != n:
-            detail = f"{len(values)} numbers for {n} rounds"
-            raise Problem(ProblemCode.WRONG_SHAPE, detail, f"covariates.{name}")
     import_id = fields.get("import_id")
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"

@@ -6,7 +6,6 @@ former names do not. Names are looked up before a route is found, so that routes
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from starlette.types import Scope
@@ -41,18 +40,9 @@ def is_by_name(scope: Scope) -> bool:
     path = scope.get("raw_path") or quote(scope["path"]).encode()
     if not path.startswith(PREFIX):
         return False
-    if path[AFTER_ID] in (b"/", b"") and is_id(path[ID].decode("ascii", "replace")):
+    if path[AFTER_ID] in (b"/", b"") and has_form_of_id(path[ID].decode("ascii", "replace")):
         return False
     return path != IMPORT or scope["method"] != "POST"
-
-
-def is_id(text: str) -> bool:
-    """Return whether a text has the form of an id."""
-    return len(text) == LENGTH_OF_ID and _has_form_of_id(text)
-
-
-# every request asks this, and a match takes five times as long
-_has_form_of_id = lru_cache(4096)(has_form_of_id)
 
 
 async def replace_name(service: Service, tenant: str, scope: Scope) -> None:

@@ -17,11 +17,12 @@ from service.api.access import ADMIN, EVERYBODY, NEEDED, ROLES, WRITER
 from service.api.metrics import Metrics
 from service.api.routes import Handler
 from service.api.runtime import Service, service_of
-from service.api.session_names import is_by_name, is_id, replace_name
+from service.api.session_names import is_by_name, replace_name
 from service.base.field_types import field_name, in_words
 from service.base.logs import REQUEST_ID, log_failure, shown_path
 from service.base.problems import Problem, ProblemCode, defect
 from service.base.server_settings import Settings
+from service.base.session_ids import has_form_of_id
 from service.personalizer.errors import problem_answer
 from service.web.admission import Admission, may_refuse
 from service.web.api_keys import KeyWatch
@@ -144,7 +145,7 @@ class Middleware:
     async def _serve(self, scope: Scope, exchange: "Exchange") -> None:
         """Serve a request by its hot handler, or else by FastAPI."""
         hot = find_handler(scope)
-        if (hot is None or not is_id(hot[2])) and is_by_name(scope):
+        if (hot is None or not has_form_of_id(hot[2])) and is_by_name(scope):
             await replace_name(self.service, scope["lhb.tenant"], scope)
             hot = find_handler(scope)
         if hot is None:

@@ -18,7 +18,7 @@ from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.names import NamedContexts
-from service.session.records import SessionKey, SessionRow, TrajectoryKey
+from service.session.records import SessionKey, TrajectoryKey
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import Command
@@ -174,14 +174,15 @@ class AppendSlice(Command[Appended | Appending]):
         rounds = log.slice_from(n)
         self._refuse_known_ids(uow, rounds, first)  # a Problem after a write undoes the whole batch
         if done is None:
-            state = self._begun(uow, session)
+            stored = uow.agent_state(session.key)
+            agent = LiveAgent(build_agent(session, stored), session.n_estimates, stored)
+            state = WorkState(copied_session(session), replace(trajectory), agent, uow.now)
             state.session.names = names
         else:
             own(uow, log.key, self.writer)
             state = done.state.copied()
         n = self._append(HiddenWork(uow, state), contexts, rounds, first, state)
-        is_whole = n == len(contexts)
-        if is_whole:
+        if n == len(contexts):
             if done is not None:
                 uow.pending.swept.append(log.key)
             n_rewards = sum(value is not None for value in log.rewards)
@@ -218,13 +219,6 @@ class AppendSlice(Command[Appended | Appending]):
             if measurement is not None:
                 detail = f"reward {name!r} exists already, for round {measurement.first_round}"
                 raise Problem(ProblemCode.REWARD_CONFLICT, detail, f"rewards[{i}].reward_id")
-
-    def _begun(self, uow: UnitOfWork, session: SessionRow) -> WorkState:
-        """Copy the session's rows, and build an agent of this append's own."""
-        stored = uow.agent_state(session.key)
-        agent = LiveAgent(build_agent(session, stored), session.n_estimates, stored)
-        trajectory = replace(uow.trajectory(self.log.trajectory_key))
-        return WorkState(copied_session(session), trajectory, agent, uow.now)
 
     def _append(
         self, work: HiddenWork, contexts: Floats, rounds: range, first: int, state: WorkState

@@ -134,9 +134,11 @@ class Decide(SessionCommand[Taken | Blocked]):
         if isinstance(usual, str):
             usual = arm_index(usual, arm_ids, "default_arm")
         trial = session.trial
-        if trial.is_on and contexts is not None:
+        if trial.is_on and self.contexts is not None:
             if trial.control is not None:  # in both groups: else a share alone would be refused
-                usual = self._control_arm(uow, session, trial.control["session"])
+                draw = Draw(session.seed, self.trajectory, uow.trajectory(key).n_rounds + 1)
+                other = self.key[0], trial.control["session"]
+                usual = control_arm(uow, self.agents, other, self.contexts, draw)
             trial.refuse_missing(forced, usual)
         planned: Planned = []
         if self.rewards:
@@ -153,12 +155,6 @@ class Decide(SessionCommand[Taken | Blocked]):
             session.names = names
             uow.save(session)
         return Taken(self.take(uow, session, contexts, arm_ids, forced, usual, beside), True)
-
-    def _control_arm(self, uow: UnitOfWork, session: SessionRow, control: str) -> int:
-        assert self.contexts is not None
-        round = uow.trajectory((*self.key, self.trajectory)).n_rounds + 1
-        draw = Draw(session.seed, self.trajectory, round)
-        return control_arm(uow, self.agents, (self.key[0], control), self.contexts, draw)
 
     def _refuse_time(self, uow: UnitOfWork, session: SessionRow, planned: Planned) -> None:
         """Raise a 422 where `at` is none that the session takes, once the rewards are in."""

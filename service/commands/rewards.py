@@ -128,8 +128,9 @@ def plan_rewards(
         if known is None:
             at = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
             refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
-            if corrects:
-                refuse_used(session, new.root, at)
+            if corrects and has_only_sums(session) and new.root <= session.schedule.seen:
+                detail = "a fit has learned from the value, and the session drops rows: "
+                raise Problem(ProblemCode.NO_CORRECTIONS, f"{detail}it cannot forget it", at)
             late = late_place(uow, session, new)
             planned.append((trajectory, new if late is None else new._replace(late=late)))
             n_planned[reward.trajectory] += 1
@@ -283,13 +284,6 @@ def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None
             "say by `replaces` which one is corrected: it is a reward_id"
         )
         raise Problem(ProblemCode.MISSING, detail, f"{prefix}replaces")
-
-
-def refuse_used(session: SessionRow, root: int, field: str) -> None:
-    """Raise 409 no_corrections if a fit used a value, and could not add up all rows again."""
-    if has_only_sums(session) and root <= session.schedule.seen:
-        detail = "a fit has learned from the value, and the session drops rows: it cannot forget it"
-        raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)
 
 
 def no_such_reward(reward: Reward, prefix: str) -> Problem:

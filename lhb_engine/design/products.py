@@ -39,6 +39,6 @@ def with_products(history: History, products: Products) -> History:
     return replace(history, dim=history.dim + len(products), trajectories=parts)
 
 
-def products_of(pairs: Sequence[Sequence[int]]) -> Products:
-    """Return products from JSON."""
-    return tuple((int(one), int(other)) for one, other in pairs)
+def products_of(pairs: Sequence[Sequence[int]] | None) -> Products:
+    """Return products from JSON, which may know of none."""
+    return tuple((int(one), int(other)) for one, other in pairs or ())

@@ -15,7 +15,7 @@ from clients.sdk.answers import (
     Deciding,
     OneChoiceAnswer,
 )
-from lhb_engine.design.products import Products, products_of, widened
+from lhb_engine.design.products import products_of, widened
 from lhb_engine.estimate import Estimate, first_lags
 from lhb_engine.evaluation.credit import (
     credit,
@@ -78,7 +78,8 @@ def get_credit(
     earned = to_come = [None] * len(shown)
     if pays is not None:
         theta = np.array(estimate["theta"])
-        contexts = widened(_contexts(shown, session.dim), _products(estimate))
+        products = products_of(estimate.get("products"))
+        contexts = widened(_contexts(shown, session.dim), products)
         shares = credit(contexts, passed, theta, pays)
         earned, to_come = (one.tolist() for one in shares)
     items = [
@@ -114,7 +115,7 @@ def get_earnings(reader: Reader, session: SessionRow, rounds: int = LAST) -> dic
             passed = timeline.lags_passed(session, numbers, times, int(numbers[-1]))
             parts.append(np.column_stack([contexts, passed]))
         decisions = np.concatenate(parts)
-        products = _products(estimate)
+        products = products_of(estimate.get("products"))
         contexts, n_passed = widened(decisions[:, :-1], products), decisions[:, -1].astype(int)
         profiles = _profiles(estimate, pays)
         found, named = credit_by_feature(contexts, n_passed, profiles), session.names.columns
@@ -173,7 +174,7 @@ def get_arms(
     arms = {arm: i for i, (arm, _) in enumerate(counts.most_common(MOST_ARMS))}
     numbers = np.array([arms.get(arm_of(one), len(arms)) for one in chosen], np.int64)
     estimate, reason, pays = _in_use(reader, session)
-    products = _products(estimate)
+    products = products_of(estimate.get("products"))
     given, width = _contexts(chosen, session.dim), session.dim + len(products)
     contexts = widened(given, products)
     seen = [
@@ -281,11 +282,6 @@ def _contexts(rows: Sequence[DecisionRow | ChosenArm], dim: int) -> Floats:
 def _profiles(estimate: dict[str, Any], pays: Floats) -> Floats:
     """Return phi, (n_lags, dim)."""
     return np.outer(pays, estimate["theta"]) if pays.ndim == 1 else pays
-
-
-def _products(estimate: dict[str, Any]) -> Products:
-    """Return the products that the estimate counts."""
-    return products_of(estimate.get("products") or ())
 
 
 def _in_use(

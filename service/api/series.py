@@ -166,7 +166,7 @@ def _measured(
     told = Covariates() if estimate is None else estimate["told"]
     history = told.told(history)
     if estimate is not None:
-        history = with_products(history, products_of(estimate.get("products") or ()))
+        history = with_products(history, products_of(estimate.get("products")))
     none = np.zeros(0, np.int64)
     found = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]
     whose: dict[str, int] = {}

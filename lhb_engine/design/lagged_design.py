@@ -120,7 +120,8 @@ class LaggedDesign:
             raise ValueError(f"measurement must have {self.n_rows} columns")
         if not np.isfinite(rows.data).all():
             raise ValueError("measurement must be finite")
-        if _selects(rows):
+        are_single = len(rows.data) == len(np.unique(rows.indices)) == rows.shape[0]
+        if are_single and (np.diff(rows.indptr) == 1).all() and (rows.data == 1).all():
             return self.select(rows.indices.astype(np.int64))
         combine = rows if self._combine is None else scipy.sparse.csr_array(rows @ self._combine)
         combine.sum_duplicates()
@@ -300,9 +301,3 @@ class LaggedDesign:
         row_of = np.full(self.n_rounds, -1)
         row_of[self._rounds] = np.arange(len(self._rounds))
         return plan_banks(self._turned[:, 1:], self._starts, self.lengths, row_of, self.n_lags)
-
-
-def _selects(rows: "scipy.sparse.csr_array") -> bool:
-    """Whether every row is a single round, each round at most once."""
-    single = len(rows.data) == rows.shape[0] and bool((np.diff(rows.indptr) == 1).all())
-    return single and bool((rows.data == 1).all()) and len(np.unique(rows.indices)) == rows.shape[0]

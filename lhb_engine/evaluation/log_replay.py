@@ -399,15 +399,11 @@ class LogReplay:
         if estimate.theta is not None:
             self.estimate = estimate
             for key, past in self._pasts.items():
-                past.response = self._response(key, past, estimate.theta)
+                if self.agent.has_responses:
+                    own = self.agent.of(key, past.trajectory()).theta
+                    if own is not None:
+                        past.response = own - estimate.theta
                 past.level = self._level(past, estimate)
-
-    def _response(self, key: str, past: LogPast, theta: Floats) -> Floats:
-        """Return how far a trajectory's theta is expected to be from everybody's."""
-        if not self.agent.has_responses:
-            return past.response
-        own = self.agent.of(key, past.trajectory()).theta
-        return past.response if own is None else own - theta
 
     def _level(self, past: LogPast, estimate: Estimate) -> float:
         """Return the expected level of a trajectory, by its latest rounds."""

@@ -126,7 +126,8 @@ def rank_one_errors(
         if moved <= 1e-10:
             break
     filtered = np.einsum("nkd,k->nd", blocks, weights)
-    tangent = _complement(theta)
+    # an orthonormal basis of the tangent space of the unit sphere at theta, (dim, dim - 1)
+    tangent = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
     jacobian = np.concatenate([blocks @ theta, filtered @ tangent, baseline], axis=1)
     residual = y - filtered @ theta - baseline @ constant
     variance = float(residual @ residual) / (n - n_parameters)
@@ -201,9 +202,3 @@ def least_squares_refit(
     variance = float(residual @ residual) / freedom
     error = np.sqrt(variance * np.einsum("ij,ij->i", inverse, inverse))
     return coef.reshape(shape), error.reshape(shape), freedom
-
-
-def _complement(theta: Floats) -> Floats:
-    """(dim, dim - 1) orthonormal basis of the tangent space of the unit sphere at `theta`."""
-    basis, _ = np.linalg.qr(np.column_stack([theta, np.eye(len(theta))]))
-    return np.asarray(basis[:, 1 : len(theta)])

@@ -121,7 +121,9 @@ class ClientConnection(HttpToolsProtocol):
             self._is_late = self._admission.is_late()
             is_refused = self._is_late and is_plain(data)
             if is_refused and not (was_in_head or self._is_answering()):
-                self._refuse_unread()
+                self._watch(self._settings.header_timeout_seconds)
+                self._admission.n_refused += 1
+                self.transport.write(self._refusal)  # the connection stays
                 return
             super().data_received(without_offer(data))
         else:
@@ -308,12 +310,6 @@ class ClientConnection(HttpToolsProtocol):
             self._start_write_timer()
         else:
             self.transport.abort()
-
-    def _refuse_unread(self) -> None:
-        """Answer 503 to a request that is not parsed; the connection stays."""
-        self._watch(self._settings.header_timeout_seconds)
-        self._admission.n_refused += 1
-        self.transport.write(self._refusal)
 
     def _refuse(self, problem: Problem) -> None:
         """Answer with the problem, unless another answer is under way, and close."""

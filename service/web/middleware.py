@@ -1,7 +1,7 @@
 """The one ASGI middleware: request id, access, limits, hot routes, errors, metrics and log line."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -319,19 +319,13 @@ async def refuse_by_role(request: Request) -> None:
 
 async def refuse_unknown_parameters(request: Request) -> None:
     """Raise a 422 for a parameter that the endpoint, a FastAPI route, does not declare."""
-    names = {field.alias for field in request.scope["route"].dependant.query_params}
-    for name in request.query_params:
+    route = request.scope["route"]
+    refuse_parameters(request.scope, {field.alias for field in route.dependant.query_params})
+
+
+def refuse_parameters(scope: Scope, names: Container[str] = ()) -> None:
+    """Raise a 422 for a query parameter that a route does not take; hot routes take none."""
+    for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name not in names:
-            raise _unknown(name)
-
-
-def refuse_parameters(scope: Scope) -> None:
-    """Raise a 422 for any query parameter: hot routes take none."""
-    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    if pairs:
-        raise _unknown(pairs[0][0])
-
-
-def _unknown(name: str) -> Problem:
-    detail = f"this route takes no query parameter {name!r}"
-    return Problem(ProblemCode.UNKNOWN_PARAMETER, detail, name)
+            detail = f"this route takes no query parameter {name!r}"
+            raise Problem(ProblemCode.UNKNOWN_PARAMETER, detail, name)

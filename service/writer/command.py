@@ -60,12 +60,8 @@ class _Call(Command[Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class _SessionCall(SessionCommand[Result]):
+class _SessionCall(_Call[Result], SessionCommand[Result]):
     key: SessionKey
-    run: Callable[[UnitOfWork], Result]
-
-    def __call__(self, uow: UnitOfWork) -> Result:
-        return self.run(uow)
 
 
 def command(
@@ -81,7 +77,7 @@ def session_command(
     """Make a command of a function on a session, whose key comes first; see `command`."""
 
     def made(key: SessionKey, /, *given: Given.args, **named: Given.kwargs) -> Any:
-        return _SessionCall(key, lambda uow: run(uow, key, *given, **named))
+        return _SessionCall(lambda uow: run(uow, key, *given, **named), key)
 
     return made
 

@@ -124,8 +124,10 @@ def tool(name: str, server: int) -> Path:
     It is of the server's major version, or of the next newer one: an older one refuses, and a much
     newer one says things that the server does not know.
     """
+    on_path = map(Path, filter(None, [shutil.which(name)]))
+    places = [*on_path, *DEBIAN.glob(f"*/bin/{name}")]
     paths = sorted(
-        ((version, path) for path in _candidates(name) if (version := _version(path)) >= server),
+        ((version, path) for path in places if (version := _version(path)) >= server),
         key=lambda pair: pair[0],
     )
     if not paths:
@@ -154,13 +156,6 @@ def run(program: Path, url: str | None, *arguments: str) -> str:
     if done.returncode != 0:
         raise Refused(" ".join(done.stderr.split())[:500] or f"{program.name} failed")
     return done.stdout
-
-
-def _candidates(name: str) -> Iterator[Path]:
-    on_path = shutil.which(name)
-    if on_path is not None:
-        yield Path(on_path)
-    yield from DEBIAN.glob(f"*/bin/{name}")
 
 
 def _version(program: Path) -> int:

@@ -57,7 +57,11 @@ def back_up(path: Path, target: Path) -> tuple[str, int]:
 
 def restore(source: Path, path: Path) -> tuple[str, int]:
     """Copy a backup into an empty file; see `service.storage.maintenance.restore`."""
-    _check_file(source)
+    try:
+        with closing(connect(source, readonly=True)) as backup:
+            check(backup, source)  # a whole database of ours
+    except sqlite3.DatabaseError as error:
+        raise Refused(f"{source} is damaged, or no backup: {error}") from error
     lock = FileLock(path)
     try:
         with (
@@ -74,15 +78,6 @@ def restore(source: Path, path: Path) -> tuple[str, int]:
             return check(target, path)
     finally:
         lock.release()
-
-
-def _check_file(source: Path) -> None:
-    """Raise `Refused` unless a file is a whole database of ours."""
-    try:
-        with closing(connect(source, readonly=True)) as backup:
-            check(backup, source)
-    except sqlite3.DatabaseError as error:
-        raise Refused(f"{source} is damaged, or no backup: {error}") from error
 
 
 def check(connection: sqlite3.Connection, path: Path) -> tuple[str, int]:

@@ -185,7 +185,9 @@ class SqliteTransaction(Transaction):
             known.expect(keys)  # the other kinds are entered below, found or not
         reader, sessions = self.reader, self._store.sessions
         for key in keys.sessions:
-            known.sessions[key] = sessions.get(key) or self._read_session(key)
+            row = known.sessions[key] = sessions.get(key) or reader.session(key)
+            if row is not None and key not in sessions:
+                self._keep(row)
         self._used += keys.sessions
         self._fetch_trajectories(keys.trajectories, known.trajectories)
         if keys.events:
@@ -217,12 +219,6 @@ class SqliteTransaction(Transaction):
             for values in execute_rows(self.connection, SQL["trajectories_by_keys"], unread):
                 known[values[:3]] = cached[values[:3]] = TrajectoryRow(*values)
         self._used_trajectories += keys
-
-    def _read_session(self, key: SessionKey) -> SessionRow | None:
-        row = self.reader.session(key)
-        if row is not None:
-            self._keep(row)
-        return row
 
     def _keep(self, session: SessionRow) -> None:
         self._store.sessions.keep(session.key, session, session.n_bytes)

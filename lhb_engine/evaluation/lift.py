@@ -200,8 +200,15 @@ def lift(
         who = "control" if control.n_trajectories == fewest else "the agent"
         return Refusal(f"{who} has {fewest} {units} with rewards; {MIN_TRAJECTORIES} are needed")
     share = (agent.rounds + control.rounds) / planned_rounds
-    lacks = _lacks(agent, control)
-    even = _even_units(agent, control)
+    groups = (agent, control)
+    counts = np.array([one.n_trajectories for one in groups], dtype=np.float64)
+    rounds = np.array([one.rounds for one in groups])
+    squares = np.array([float(one.products[0, 0]) for one in groups])
+    # the factor of each group's variance, at least 1: docs/model.md (13.5)
+    of_all = counts.sum() * squares.sum() / rounds.sum() ** 2
+    lacks = np.maximum(1.0, of_all / (counts * squares / rounds**2)) ** LACKS
+    # as how many trajectories of equally many rounds the smaller group counts, J / c
+    even = counts.min() / counts.sum() * rounds.sum() ** 2 / squares.sum()
     if even < LEAST_EVEN:
         few = f"few {units} carry the rounds: a group counts as {even:.0f} even ones"
         return Refusal(f"{few}; {LEAST_EVEN} are needed")
@@ -266,24 +273,6 @@ def _variance(scaled: Floats, slopes: Floats) -> Floats:
     change = np.append(1.0, -slopes)
     # rounding may leave less than nothing of it
     return np.asarray(np.maximum(change @ scaled @ change, 0.0))
-
-
-def _even_units(agent: GroupSums, control: GroupSums) -> float:
-    """Return as how many trajectories of equally many rounds the smaller group counts, J / c."""
-    units = np.array([agent.n_trajectories, control.n_trajectories], dtype=np.float64)
-    squares = float(agent.products[0, 0]) + float(control.products[0, 0])
-    return float(units.min() / units.sum() * (agent.rounds + control.rounds) ** 2 / squares)
-
-
-def _lacks(agent: GroupSums, control: GroupSums) -> Floats:
-    """Return the factor of each group's variance, (2,), at least 1: docs/model.md (13.5)."""
-    groups = (agent, control)
-    units = np.array([one.n_trajectories for one in groups], dtype=np.float64)
-    rounds = np.array([one.rounds for one in groups])
-    squares = np.array([float(one.products[0, 0]) for one in groups])
-    unequal = units * squares / rounds**2
-    of_all = units.sum() * squares.sum() / rounds.sum() ** 2
-    return np.asarray(np.maximum(1.0, of_all / unequal) ** LACKS)
 
 
 def rounds_differ(agent: GroupSums, control: GroupSums) -> bool:

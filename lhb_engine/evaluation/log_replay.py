@@ -247,12 +247,16 @@ class LogReplay:
         no_lags = Refusal("no lags were given") if self.lags is None else None
         is_scored = n >= 2 and self.estimate is not None
         logged = self._logged.interval()
+        skill: Interval | Refusal = Refusal("all held-out rewards are equal")
+        if is_scored and naive.value != 0.0:
+            ratio = self._error.against(self._naive)
+            skill = Interval(1 - ratio.value, 1 - ratio.high, 1 - ratio.low, error.effective)
         return Evaluation(
             n_rounds=self.n_rounds,
             n_held_out=n,
             error=error if is_scored else no_estimate,
             naive_error=naive if is_scored else no_estimate,
-            skill=self._skill(error, naive) if is_scored else no_estimate,
+            skill=skill if is_scored else no_estimate,
             lags=self.lags or (),
             replay=no_lags or self._weights.replay(),
             weighted=no_lags or self._weights.weighted(),
@@ -374,12 +378,6 @@ class LogReplay:
         beside = np.concatenate([past.last(n).told, columns], axis=1)
         effects = np.array(estimate.effects["values"])
         return np.asarray(expected + beside @ effects[: beside.shape[1]])
-
-    def _skill(self, error: Interval, naive: Interval) -> Interval | Refusal:
-        if naive.value == 0.0:
-            return Refusal("all held-out rewards are equal")
-        ratio = self._error.against(self._naive)
-        return Interval(1 - ratio.value, 1 - ratio.high, 1 - ratio.low, error.effective)
 
     def _batches_of(self, key: str, rounds: Ints) -> Ints:
         """Return the numbers of the batches that rounds of a trajectory are in."""

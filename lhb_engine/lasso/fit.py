@@ -15,7 +15,7 @@ from lhb_engine.design.scaling import ERROR_UNITS, Units, in_units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.lasso.group_lasso import GroupLasso
-from lhb_engine.lasso.rank_one import RankOne, rank_one, refit
+from lhb_engine.lasso.rank_one import rank_one, refit
 from lhb_engine.lasso.regularization import LEVEL, entry_rms, noise_adaptive
 from lhb_engine.lasso.standard_errors import active_lags, intervals, rank_one_errors, said_of
 
@@ -99,7 +99,11 @@ class BlockLasso:
         weights, level = refit(design, y, direction.theta, direction.weights, self.fit_intercept)
         if self.fit_intercept:
             common["intercept"] = level
-        direction = _unstandardized(replace(direction, weights=weights), features)
+        # the solution for the given features, theta of unit length
+        theta = direction.theta / (features / features.max())
+        norm = float(np.sqrt(theta @ theta))
+        weights = weights * (norm / float(features.max()))
+        direction = replace(direction, theta=theta / norm, weights=weights)
         if self.standard_errors:
             errors = said_of(rank_one_errors(rows.design, y, active, direction), design.n_lags)
             if isinstance(errors, str):
@@ -144,14 +148,6 @@ class BlockLasso:
         if not rows.design.contexts.any():
             return "All contexts are zero: nothing to learn from."
         return ""
-
-
-def _unstandardized(direction: RankOne, features: Floats) -> RankOne:
-    """Convert the standardised problem's solution to the given features, theta of unit length."""
-    theta = direction.theta / (features / features.max())
-    norm = float(np.sqrt(theta @ theta))
-    weights = direction.weights * (norm / float(features.max()))
-    return replace(direction, theta=theta / norm, weights=weights)
 
 
 def _condition(design: LaggedDesign, lags: tuple[int, ...]) -> float | None:

@@ -219,9 +219,12 @@ def _send(handle: Any, file: Path, columns: Columns, rounds: list[Cells]) -> boo
     """Send the rounds, in the order of their times; return whether some were new."""
     digest = sha256(file.read_bytes() + repr(columns).encode()).hexdigest()[:32]
     before, sent = handle.read()["n_rounds"], Counter[str]()
-    for stretch in _stretches(rounds):
+    # in stretches of time: each sends a call a trajectory, and all go on in step
+    n = len({one["trajectory"] for one in rounds})
+    size = CALL_ROUNDS if n == 1 else min(CALL_ROUNDS, max(1, len(rounds) * n // MOST_CALLS))
+    for i in range(0, len(rounds), size):
         parts: dict[str, list[Cells]] = {}
-        for one in stretch:
+        for one in rounds[i : i + size]:
             parts.setdefault(one["trajectory"], []).append(one)
         for key, call in parts.items():
             handle.history(
@@ -261,13 +264,6 @@ def _fitted(handle: Any) -> str:
     if window["last"] == n:
         return f"The estimate in use knows {known} of {n}."
     return f"All {n} rounds are fitted; the estimate in use stays that of {known}."
-
-
-def _stretches(rounds: list[Cells]) -> Iterator[list[Cells]]:
-    """Cut rounds into stretches of time: each sends a call a trajectory, and all go on in step."""
-    n = len({one["trajectory"] for one in rounds})
-    size = CALL_ROUNDS if n == 1 else min(CALL_ROUNDS, max(1, len(rounds) * n // MOST_CALLS))
-    yield from (rounds[i : i + size] for i in range(0, len(rounds), size))
 
 
 def _rows(file: Path) -> list[Cells]:

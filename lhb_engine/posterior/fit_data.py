@@ -74,10 +74,10 @@ FitData = RowData | Statistics
 
 
 def moments_pay(rows: AlignedRounds) -> bool:
-    """Whether a fit costs less from the moments of these rows."""
+    """Whether a fit is of these rows' moments: these cost it less, or there are levels."""
     unknowns = rows.n_lags * rows.contexts.shape[1]
     least = max(LEAST_ROWS, unknowns**2 // SQUARES_A_ROW)
-    return bool(unknowns <= MOST_UNKNOWNS and rows.n_rows >= least)
+    return bool(rows.levels or (unknowns <= MOST_UNKNOWNS and rows.n_rows >= least))
 
 
 def summed(rows: AlignedRounds, places: Ints | None = None) -> Statistics:
@@ -86,13 +86,13 @@ def summed(rows: AlignedRounds, places: Ints | None = None) -> Statistics:
 
 
 def fit_data(rows: AlignedRounds) -> FitData:
-    """Return the rows, or their statistics if these pay; always these where there are levels."""
-    return summed(rows) if rows.levels or moments_pay(rows) else RowData(rows)
+    """Return the rows, or their statistics if these pay."""
+    return summed(rows) if moments_pay(rows) else RowData(rows)
 
 
 def later_rows(old: Predictor, rows: AlignedRounds) -> LaterRows | LaterMoments | None:
     """Return the rows after those of an installed estimate; None if there are none."""
-    if not rows.levels and not moments_pay(rows):
+    if not moments_pay(rows):
         return old.since(rows)
     places = np.flatnonzero(rows.number > old.last_round)
     return LaterMoments(old, summed(rows, places)) if len(places) else None

@@ -62,7 +62,7 @@ class PastBySlot(StoredPast):
     @cached_property
     def sums(self) -> SlotSums:
         """The summed contexts of the slots that have begun."""
-        given = self.reader, self.session, self._clock, self.window.last, self._known
+        given = self.reader, self.session, self.window.last, self._known
         return read_slot_sums(*given, kept=self._takes_kept)
 
     @property

@@ -158,13 +158,7 @@ class SlotSums:
 
 
 def read_slot_sums(
-    reader: Reader,
-    session: SessionRow,
-    clock: SlotClock,
-    n: int,
-    known: Watermark | None,
-    *,
-    kept: bool,
+    reader: Reader, session: SessionRow, n: int, known: Watermark | None, *, kept: bool
 ) -> SlotSums:
     """Sum the contexts of slots 1 to n, at most those that had begun when the fit was due.
 
@@ -174,7 +168,8 @@ def read_slot_sums(
     """
     mark = Watermark(FOR_EVER, session.n_rounds) if known is None else known
     measured, decided = mark.measured, mark.decided
-    settled = clock.settled(n)
+    assert session.clock is not None
+    clock, settled = session.clock, session.clock.settled(n)
     kept_to, after = reader.summed_for_good(session), session.dropped_to
     if kept:
         void = first_void_slot(reader, session, measured)

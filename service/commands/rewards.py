@@ -153,7 +153,7 @@ def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents
         uow.add_measurement(new)
         uow.save_trajectory(trajectory)
         if learns and first == last:
-            agents.observe(uow, session, trajectory, first, new.value)
+            agents.observe(uow, session, trajectory.key, first, new.value)
         now = max(now, trajectory.last_at)
         if new.replaces is None:  # else the rounds were complete before
             positions += _positions(uow, session, trajectory, first, last)

@@ -11,7 +11,7 @@ from lhb_engine.agents.base import Deciding
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
 from service.base.byte_bounded import ByteBounded
-from service.session.records import NUMBER_BYTES, SessionKey, SessionRow, TrajectoryRow
+from service.session.records import NUMBER_BYTES, SessionKey, SessionRow
 from service.storage.reader import Reader
 from service.writer.effects import LiveAgent
 from service.writer.unit_of_work import UnitOfWork
@@ -124,27 +124,22 @@ class Agents:
         return live
 
     def observe(
-        self,
-        uow: UnitOfWork,
-        session: SessionRow,
-        trajectory: TrajectoryRow,
-        round: int,
-        value: float,
+        self, uow: UnitOfWork, session: SessionRow, trajectory: str, round: int, value: float
     ) -> None:
         """Pass one round's reward to an agent that learns within an epoch, and save its state.
 
         Rounds are from 1.
         """
         agent = self.get(uow, session)
-        key = (*session.key, trajectory.key)
+        key = (*session.key, trajectory)
         first = max(1, round - session.horizon + 1)
         contexts = np.zeros((round - first + 1, session.dim))
         for number, _, context in uow.stored.selected_contexts(key, first, round):
             if context:
                 contexts[number - first] += np.frombuffer(context)
         measured = Measurements.single(np.array([round]), np.array([value]))
-        history = History(session.dim, {trajectory.key: Rounds(contexts, measured, first)})
-        agent.observe(history, trajectory.key, round, value)
+        history = History(session.dim, {trajectory: Rounds(contexts, measured, first)})
+        agent.observe(history, trajectory, round, value)
         uow.save_agent(session.key)
         live = uow.agents[session.key]
         self._agents.keep(session.key, live, held_bytes(live))  # what it has learned takes room

@@ -17,6 +17,7 @@ BESIDE = 0.1  # of a period: a season that is found so near a told one is that o
 MOST_SEASONS = 3  # with which another one is told by itself
 MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
 MOST_LETTERS = 256  # of a name
+FLAGS = {"trend": "trend", "levels_differ": "levels"}  # that findings set
 Profiles = Literal["shared", "each", "chosen"]
 Features = tuple[int | str, ...]
 Groups = tuple[Features, ...]  # features that share a lag profile
@@ -65,9 +66,10 @@ class AnytimeOptions(Options):
 
     adopts: bool = option(
         True,
-        "A season and a trend that the checks of a fit find are told to the later fits: they are "
-        "added to `seasonality` and `trend`, as a change of options would add them. Products of "
-        "features that pay count in the scores. false: they stay findings.",
+        "A season, a trend and levels of trajectories that the checks of a fit find are told to "
+        "the later fits: they are added to `seasonality`, `trend` and `levels`, as a change of "
+        "options would add them. Products of features that pay count in the scores. false: they "
+        "stay findings.",
         changeable=True,
     )
 
@@ -154,15 +156,16 @@ class AnytimeOptions(Options):
         return bool(told.get(found.code))
 
     def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the options that change if the season and the trend of these findings are added.
+        """Return the options that change if what these findings have found is added.
 
         A found season replaces the told seasons that are parts of it. A season whose period is
         within a tenth of a told one is not added: it is that season, which changes.
         """
         out: dict[str, Any] = {}
         for one in findings if self.adopts else ():
-            if one["code"] == "trend" and not self.trend:
-                out["trend"] = True
+            flag = FLAGS.get(one["code"])
+            if flag and not getattr(self, flag):
+                out[flag] = True
             if one["code"] == "season":
                 found = Seasonality(one["period"], one["harmonics"])
                 seasons = [told for told in self.seasonality if not _is_part(found, told.period)]

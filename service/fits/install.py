@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lhb_engine.agents import make_options
+from lhb_engine.agents import OptionError, make_options
 from lhb_engine.estimate import Estimate
 from service.base.problems import Problem
 from service.fits.beginning import beginning
@@ -107,20 +107,23 @@ class FinishFit(SessionCommand[str | None]):
 
 
 def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, Any]) -> None:
-    """Add the season and the trend that a fit found to the options, as a change of options does.
+    """Add what a fit found to the options, as a change of options does.
 
-    Where rows were dropped no fit can learn anew, and the findings stay.
+    An option that is told to be false stays so. Where rows were dropped no fit can learn anew, and
+    the findings stay; as where the agent takes no such options.
     """
     told = make_options(session.algorithm, session.options)
     advised = told.advised(estimate.get("findings", ()))
+    advised = {name: one for name, one in advised.items() if session.options.get(name) is not False}
     if not advised or session.revision == MOST_CHANGES:
         return
     changed = replace(session, options=session.options | advised)
     try:
         check_dropped(session, changed)
-    except Problem:
+        agent = build_agent(changed, None)
+    except (OptionError, Problem):
         return
-    take_options(uow, session, changed.options, build_agent(changed, None))
+    take_options(uow, session, changed.options, agent)
     note(uow, session.tenant, FIT, "session_changed", session.id, options=advised)
 
 

@@ -339,7 +339,7 @@ def test_no_finding_advises_what_is_told():
         assert agent.options.says(Finding(code, "", period=period)) == is_said, (code, period)
 
 
-def test_a_season_and_a_trend_that_are_found_are_told_once_and_a_season_with_its_parts():
+def test_what_is_found_is_told_once_and_a_season_with_its_parts():
     def season(period, harmonics=1):
         return Finding("season", "", period=period, harmonics=harmonics).to_json()
 
@@ -351,6 +351,9 @@ def test_a_season_and_a_trend_that_are_found_are_told_once_and_a_season_with_its
     assert advised([trend, season(7.0, 3)]) == {"trend": True, "seasonality": [week]}
     assert advised([trend, season(7.0, 3)], adopts=False) == {}
     assert advised([trend], trend=True) == {}
+    levels = Finding("levels_differ", "").to_json()
+    assert advised([levels]) == {"levels": True}
+    assert advised([levels], levels=True) == advised([levels], adopts=False) == {}
     assert advised([season(7.0, 3)], seasonality=[half]) == {"seasonality": [week]}
     assert advised([season(30.0)], seasonality=[week])["seasonality"] == [
         week,

@@ -94,6 +94,71 @@ async def test_later_fits_are_told_the_season_that_was_found(serve: Serve) -> No
         ]
 
 
+async def levelled(client: Client, session: str, dim: int = 2) -> None:
+    """Send the logs of twelve people, whose rewards lie far apart, and ask for a fit of them."""
+    rng = np.random.default_rng(2)
+    for user in range(12):
+        contexts = rng.uniform(-1, 1, (30, dim))
+        rewards = contexts[:, :2] @ [0.6, 0.8] + rng.normal(0, 0.3, 30) + 5 * rng.standard_normal()
+        body = {"contexts": contexts.tolist(), "rewards": rewards.tolist()}
+        sent = {**body, "trajectory": f"user-{user}"}
+        while (sending := await client.post(f"/v1/sessions/{session}/history", json=sent)).is_error:
+            problem(sending, 503, "storage_busy")  # on a busy machine: try again
+    await client.post(f"/v1/sessions/{session}/fits")
+
+
+async def test_later_fits_are_told_levels_that_were_found(serve: Serve) -> None:
+    """At once; here, in a copy, where the session moves to, and once somebody is erased."""
+
+    async def spread() -> float | None:
+        read = await client.read(f"/v1/sessions/{session}/estimate")
+        return read.get("levels") and read["levels"]["spread"]
+
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", dim=2, horizon=4)
+        await levelled(client, session)
+        assert 2.0 < await until(spread) < 10.0
+        read = await client.read(f"/v1/sessions/{session}")
+        assert read["options"] == {"levels": True}
+        fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        every = [one for fit in fits for one in fit.get("findings", ())]
+        [said] = [one["message"] for one in every if one["code"] == "levels_differ"]
+        assert said.endswith("Later fits are told so: nothing is to do.")
+        replay = replayed(client, session)
+        assert (replay.differences, replay.estimates > 1) == ([], True)
+
+        copy = await client.post(f"/v1/sessions/{session}/copy", json={})
+        assert copy.json()["options"] == {"levels": True}
+        lines = (await client.get(f"/v1/sessions/{session}/events")).content
+        made = await client.post("/v1/sessions/import?name=b", content=lines, headers=TYPED)
+        assert made.status_code == 201, made.text
+        moved = await client.read(f"/v1/sessions/{made.json()['id']}/estimate")
+        assert moved["levels"] == (await client.read(f"/v1/sessions/{session}/estimate"))["levels"]
+
+        await client.delete(f"/v1/sessions/{session}/trajectories/user-3")
+        await client.post(f"/v1/sessions/{session}/fits")
+        assert await until(spread)
+        assert (await client.read(f"/v1/sessions/{session}"))["options"] == {"levels": True}
+        assert replayed(client, session).differences == []
+
+
+@on_one_database
+@pytest.mark.parametrize(("dim", "options"), [(2, {"levels": False}), (300, {})])
+async def test_levels_that_are_told_not_to_be_or_cannot_be_stay_a_finding(
+    serve: Serve, dim: int, options: dict
+) -> None:
+    async def differ() -> list[str]:
+        every = await found(client, session) or []
+        return [one["message"] for one in every if one["code"] == "levels_differ"]
+
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", dim=dim, horizon=4, options=options)
+        await levelled(client, session, dim)
+        [said] = await until(differ)
+        assert said.endswith("set the option `levels`.")
+        assert (await client.read(f"/v1/sessions/{session}"))["options"] == options
+
+
 @on_one_database
 @pytest.mark.parametrize("name", ["dull", "a \\1 \\ b"])
 async def test_findings_call_features_by_their_names(serve: Serve, name: str) -> None:

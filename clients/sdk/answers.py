@@ -50,24 +50,28 @@ class GainAnswer(TypedDict):
     `over_chance` is against an arm at random, `over_best_arm` against the best fixed place in the
     list of arms (null where rounds have different numbers of arms), `still_to_gain` what the best
     choices would earn beyond. `best_is_right` is the probability that the likeliest arm pays most.
+    Where `if_shared` is true, all holds if all features pay at the same lags.
     """
 
     over_chance: EarnedAnswer
     over_best_arm: EarnedAnswer | None
     still_to_gain: EarnedAnswer
     best_is_right: float
+    if_shared: NotRequired[bool]
 
 
 class TotalsAnswer(TypedDict):
     """What an action pays in all lags together, by posterior draws.
 
     An action of context x pays x `values`; its 95% interval is the root of x `squares` x to both
-    sides. Where x has a part of the directions `unknown`, the rewards do not tell.
+    sides. Where x has a part of the directions `unknown`, the rewards do not tell. Where
+    `if_shared` is true, this holds if all features pay at the same lags.
     """
 
     values: list[float]
     squares: list[list[float]]
     unknown: list[list[float]]
+    if_shared: NotRequired[bool]
 
 
 class EffectsAnswer(TypedDict):

@@ -23,7 +23,7 @@ from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import SHOWN, Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
-from lhb_engine.posterior.profile_intervals import drawn_totals
+from lhb_engine.posterior.profile_intervals import LeastSquares, are_shared, drawn_totals, misfit
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
@@ -191,7 +191,7 @@ class AnytimeFit:
             profiles, weights = weights, weights[:, : found.n_features] @ theta
         forms, left = self._other_forms(part.data, found, rho)
         drawn = candidates(found) if samples else None
-        earned = self._gain(found, theta, drawn, part.data, drawn_totals(left), rho)
+        earned = self._gain(left, told, theta, drawn, part.data, rho)
         paid = OWN_SPREAD if spread else self._few_lags or part.totals(left, told)
         return Estimate(
             "ok",
@@ -260,27 +260,33 @@ class AnytimeFit:
 
     def _gain(
         self,
-        found: Posterior,
+        forms: Sequence[Posterior],
+        told: LeastSquares | str,
         theta: Floats,
         drawn: Floats | None,
         data: FitData,
-        totals: Floats,
         rho: float,
     ) -> dict[str, Any] | str:
-        """Return what choices earn by theta, or by the drawn directions in turn; or why not."""
+        """Return what choices earn by theta, or by the drawn directions in turn; or why not.
+
+        It is said by forms that may hold, and as theta is: by (14.5b), or if profiles are shared.
+        """
         if self.options.own:
             return OWN_DIRECTIONS
         if are_untried(data, self.sets):
             return UNTRIED
         if self._few_lags:
             return self._few_lags
+        apart = misfit(forms, told, beyond=True)
         deciding = theta[None] if drawn is None else drawn
-        given = self.sets, theta, deciding, totals, self.options.epsilon, data.n_rows
-        earned = gain(*given, errors_last=rho > 0.0)
-        if isinstance(earned, dict) and not found.stands_out:
+        given = self.sets, theta, deciding, drawn_totals(forms, apart), self.options.epsilon
+        earned = gain(*given, data.n_rows, errors_last=rho > 0.0)
+        if isinstance(earned, str):
+            return earned
+        if not forms[0].stands_out:
             chance = earned["over_chance"]
             chance["low"] = min(chance["low"], 0.0)  # of what pays nothing is known
-        return earned
+        return earned | {"if_shared": apart == 0.0 and are_shared(forms)}
 
     @cached_property
     def _turned(self) -> int | None:

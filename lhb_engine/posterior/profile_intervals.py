@@ -42,10 +42,31 @@ OWN_LAGS = "Features may pay at lags of their own: the direction is not known we
 _NONE: Ints = np.zeros(0, np.int64)
 
 
-def drawn_totals(forms: Sequence[Posterior]) -> Floats:
+def misfit(forms: Sequence[Posterior], told: "LeastSquares | str", beyond: bool = False) -> float:
+    """Return the square a feature of how far least squares are from shared profiles in use.
+
+    It is that less what chance expects; 0 where rows do not tell, and, where it has to be `beyond`
+    chance, if it is within its 95% quantile.
+    """
+    if forms[0].form != "shared" or isinstance(told, str):
+        return 0.0
+    off = told.total - forms[0].totals.mean(axis=0)
+    square, chance = float(off @ off), float(np.trace(told.spread))
+    if beyond and square <= bound(told.spread) ** 2:
+        return 0.0
+    return max(0.0, square - chance) / len(off)
+
+
+def are_shared(forms: Sequence[Posterior]) -> bool:
+    """Whether all forms take it for granted that several features pay at the same lags."""
+    return forms[0].n_features > 1 and all(one.form == "shared" for one in forms)
+
+
+def drawn_totals(forms: Sequence[Posterior], apart: float = 0.0) -> Floats:
     """Return draws of what an action pays in all by each feature, (n_draws, n_features).
 
-    They are as many of each form of lag profiles that may hold (docs/model.md (14.6)).
+    They are as many of each form of lag profiles that may hold (docs/model.md (14.6)), with errors
+    of a variance of `apart` a feature.
     """
     drawn = [one.totals for one in forms]
     most = max(map(len, drawn))
@@ -54,7 +75,12 @@ def drawn_totals(forms: Sequence[Posterior]) -> Floats:
         if one.form == "smooth":
             middle = drawn[at].mean(axis=0)
             drawn[at] = middle + WIDER_SMOOTH * (drawn[at] - middle)
-    return np.concatenate(drawn)
+    every = np.concatenate(drawn)
+    if apart == 0.0:
+        return every
+    errors = np.random.default_rng(0).standard_normal(every.shape)
+    errors -= errors.mean(axis=0)
+    return np.asarray(every + np.sqrt(apart) * errors / errors.std(axis=0))
 
 
 def totals(
@@ -81,14 +107,12 @@ def totals(
     half = WIDER_TOTALS * float(ndtri(0.5 + LEVEL / 2))
     middle = forms[0].totals.mean(axis=0)
     about = drawn_totals(forms) - middle
-    covariance = about.T @ about / (len(about) - 1)
-    if forms[0].form == "shared" and not isinstance(told, str):
-        apart = float(np.sum((told.total - middle) ** 2) - np.trace(told.spread))
-        covariance += max(0.0, apart) / n_features * np.eye(n_features)
+    covariance = about.T @ about / (len(about) - 1) + misfit(forms, told) * np.eye(n_features)
     return {
         "values": middle.tolist(),
         "squares": (half**2 * covariance).tolist(),
         "unknown": directions[sizes > SEEN * sizes.max(initial=0.0)].tolist(),
+        "if_shared": isinstance(told, str) and are_shared(forms),
     }
 
 

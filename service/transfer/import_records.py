@@ -162,12 +162,14 @@ PARTS_OF_ESTIMATE = {
         over_best_arm=EARNED | None,
         still_to_gain=EARNED,
         best_is_right=Annotated[float, Field(ge=0, le=1)],
+        if_shared=NotRequired[bool],
     ),
     "totals": _record(
         "totals",
         values=list[WideNumber],
         squares=list[list[WideNumber]],
         unknown=list[list[Number]],
+        if_shared=NotRequired[bool],
     ),
     "effects": _record(
         "effects", values=list[WideNumber], included=list[Number], share=list[Number]

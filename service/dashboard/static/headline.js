@@ -73,7 +73,7 @@ export function headline({ session, lift, estimate, arms, series, epochs }) {
   const more = [...others.map(other => overOther(own, other, arms, estimate, session, lift?.decides === "lift" && lift.lift)), doubt, others.length ? "" : progress(series, session)]
   const measured = lift?.[lift.decides]
   if (measured) return overControl(lift, found, session, [spread(lift, estimate, session), ...more])
-  const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${provided(session, estimate)}.`
+  const sure = found.low === undefined ? `How sure this is cannot be told yet. ${estimate?.no_totals ?? ""}` : `By its model it is ${between(found, session)}, with probability 95%${estimate?.totals?.if_shared ? `, if all features pay at the same lags${provided(session, estimate).replace(/^,/, " and")}` : provided(session, estimate)}.`
   const first = `${found.by} over ${found.over}, ${found.whose}${isOpen(found) ? ": not sure yet" : ""}.`
   return said(found, session, [first, sure, often, ...(estimate?.gain ? gained(estimate, arms, series, session) : []), ...more, aside])
 }

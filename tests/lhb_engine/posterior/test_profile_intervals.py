@@ -9,10 +9,12 @@ import pytest
 from lhb_engine.agents.fit_past import Part
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.evaluation.credit import worth_interval
-from lhb_engine.posterior.linearised_intervals import Certainty
+from lhb_engine.posterior.linearised_intervals import Certainty, bound
 from lhb_engine.posterior.profile_intervals import (
     TOO_FEW,
     LeastSquares,
+    drawn_totals,
+    misfit,
     profile_certainty,
     totals,
     with_misfit,
@@ -233,3 +235,25 @@ def test_what_least_squares_speak_against_widens_totals_of_shared_profiles():
     assert own == pytest.approx((near, above))
     squares = ((high - low) / 2) ** 2 - ((above - near) / 2) ** 2
     assert squares == pytest.approx((1.5 * 1.96) ** 2 / 2, rel=0.01)  # half of 1 a feature
+    said = [totals(rows, [found], one)["if_shared"] for one in (off, "few rows")]
+    assert said == [False, True]
+    assert not totals(rows, [found, replace(found, form="smooth")], "few rows")["if_shared"]
+
+
+def test_only_what_is_beyond_chance_speaks_against_shared_profiles_in_gain():
+    """And widens the draws by its square, half for each of two features."""
+    rng = np.random.default_rng(7)
+    found = replace(profile_posterior(moments(rng), [1], "sparse", 2), form="shared")
+    told = LeastSquares.of(moments(rng, n=4000, noise=0.2), 2)
+    middle, chance = found.totals.mean(axis=0), bound(told.spread)
+    apart = {}
+    for times in (0.9, 1.1, 20.0):
+        off = replace(told, total=middle + times * chance * np.array([0.6, 0.8]))
+        apart[times] = misfit([found], off, beyond=True)
+        assert misfit([replace(found, form="smooth")], off) == 0.0
+    assert apart[0.9] == misfit([found], "few rows") == 0.0
+    expected = ((1.1 * chance) ** 2 - np.trace(told.spread)) / 2
+    assert apart[1.1] == pytest.approx(expected)
+    drawn = [drawn_totals([found], one) for one in (0.0, apart[20.0])]
+    np.testing.assert_allclose(np.var(drawn[1] - drawn[0], axis=0), apart[20.0])
+    np.testing.assert_allclose(drawn[1].mean(axis=0), drawn[0].mean(axis=0))

@@ -91,7 +91,7 @@ class Playground:
     seconds = PLAY_SECONDS  # the most of a play
 
     def __init__(self, niceness: int) -> None:
-        self._processes = Processes(1, _begin, (niceness,), START_SECONDS)
+        self._processes = Processes(1, (_begin, niceness), START_SECONDS)
         self.is_busy = False
 
     async def run(self, asked: PlaygroundBody) -> dict[str, Any]:

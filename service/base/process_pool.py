@@ -28,22 +28,16 @@ def _begin(prepare: Callable[..., object], *arguments: Any) -> None:
 
 
 class Processes:
-    """`n` processes that start with the first work and live on; each calls `prepare` first.
+    """`n` processes that start with the first work and live on.
 
+    Each first calls the function that `prepare` begins with, on the arguments after it.
     No more than `n` pieces of work may be under way at once: one that waits behind another would
     seem not to begin, which each does within `start_seconds`. `is_stalled`: no process began the
     last piece of work.
     """
 
-    def __init__(
-        self,
-        n: int,
-        prepare: Callable[..., object],
-        arguments: tuple[Any, ...],
-        start_seconds: float,
-    ) -> None:
-        self._n, self._prepare, self._arguments = n, prepare, arguments
-        self._start_seconds = start_seconds
+    def __init__(self, n: int, prepare: tuple[Any, ...], start_seconds: float) -> None:
+        self._n, self._prepare, self._start_seconds = n, prepare, start_seconds
         self._pool: ProcessPool | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._n_running = 0
@@ -111,7 +105,7 @@ class Processes:
             self._pool = ProcessPool(
                 max_workers=self._n,
                 initializer=_begin,
-                initargs=(self._prepare, *self._arguments),
+                initargs=self._prepare,
                 context=multiprocessing.get_context("spawn"),
             )
         return self._pool

@@ -8,9 +8,8 @@ import structlog
 from service.base.process_pool import Processes
 from service.base.server_settings import Settings
 from service.fits.cost import session_cost
-from service.fits.job import run_fit
 from service.fits.process_places import Place
-from service.fits.processes import FitProcesses, Job
+from service.fits.processes import FitProcesses
 from service.fits.when_due import tick
 from service.session.records import FitQueue, SessionKey
 from service.storage.transactions import Store
@@ -28,13 +27,9 @@ class FitPool(FitProcesses):
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        agents: Agents,
-        job: Job = run_fit,
-        kind: type[Processes] = Processes,
+        self, settings: Settings, agents: Agents, kind: type[Processes] = Processes
     ) -> None:
-        super().__init__(settings, agents, job, kind)
+        super().__init__(settings, agents, kind)
         self._timers: dict[SessionKey, asyncio.TimerHandle] = {}
         self._due: dict[SessionKey, tuple[int, float]] = {}
         self._waiting: dict[SessionKey, float] = {}

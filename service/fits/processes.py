@@ -31,8 +31,8 @@ LONGEST_PAUSE_SECONDS = 30.0  # between two looks whether processes begin work a
 class FitProcesses:
     """A pool of processes that fit.
 
-    `agents` is the cache of the process that records the results; a process runs `job`, which has
-    the signature of `run_fit`; `kind` makes the processes. `on_finish` is called with the status
+    `agents` is the cache of the process that records the results; `kind` makes the processes, which
+    run `job`, a function with the signature of `run_fit`. `on_finish` is called with the status
     and the seconds of every recorded fit, `on_record` with its seconds and what its log line says:
     it returns what that line says besides.
     """
@@ -41,13 +41,9 @@ class FitProcesses:
     busy_seconds = 60.0  # after a fit without idle time enough, in which none runs in idle time
 
     def __init__(
-        self,
-        settings: Settings,
-        agents: Agents,
-        job: Job = run_fit,
-        kind: type[Processes] = Processes,
+        self, settings: Settings, agents: Agents, kind: type[Processes] = Processes
     ) -> None:
-        self.job = job
+        self.job: Job = run_fit
         self._kind = kind
         self.on_finish: Callable[[str, float], None] = lambda status, seconds: None
         self.on_record: Callable[[float, dict[str, Any]], dict[str, str]] = lambda *_: {}
@@ -62,8 +58,8 @@ class FitProcesses:
         self._watching: asyncio.Task[None] | None = None
 
     def _new_processes(self, n: int) -> Processes:
-        given = (self._settings.fit_niceness, self._settings.fit_memory_mb)
-        return self._kind(n, prepare_process, given, self._settings.fit_start_seconds)
+        prepare = prepare_process, self._settings.fit_niceness, self._settings.fit_memory_mb
+        return self._kind(n, prepare, self._settings.fit_start_seconds)
 
     @property
     def is_stalled(self) -> bool:

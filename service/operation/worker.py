@@ -41,19 +41,12 @@ GRACE_SECONDS = 20.0  # for running fits to end when the worker is stopped
 
 
 class Worker(FitProcesses):
-    """Claims due fits, and runs them in `fit_workers` processes.
-
-    A process runs `job`, a function with the signature of `run_fit`; `kind` makes the processes.
-    """
+    """Claims due fits, and runs them in `fit_workers` processes; `kind` makes these."""
 
     def __init__(
-        self,
-        settings: Settings,
-        store: PostgresStore,
-        job: Job = run_fit,
-        kind: type[Processes] = Processes,
+        self, settings: Settings, store: PostgresStore, kind: type[Processes] = Processes
     ) -> None:
-        super().__init__(settings, Agents(), job, kind)
+        super().__init__(settings, Agents(), kind)
         self.after_commit: Callable[[Effects], None] = lambda effects: None
         self._url = settings.database_url
         self._writer = GroupCommit(
@@ -150,7 +143,8 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
     tracing = open_tracing("worker", settings)
     store = PostgresStore(settings.database_url)
     try:
-        worker = Worker(settings, store, job)
+        worker = Worker(settings, store)
+        worker.job = job
         if tracing is not None:
             tracing.follow_fits(worker)
         if settings.metrics_port:

@@ -28,7 +28,7 @@ class ParsingProcesses:
 
     def __init__(self, start_seconds: float = START_SECONDS) -> None:
         self._start_seconds = start_seconds
-        self._processes = Processes(N_PROCESSES, os.nice, (NICENESS,), start_seconds)
+        self._processes = Processes(N_PROCESSES, (os.nice, NICENESS), start_seconds)
         self._parsing = asyncio.Semaphore(N_PROCESSES)
         self._importing = asyncio.Semaphore(N_PROCESSES - 1)
         self._starting: asyncio.Task[object] | None = None

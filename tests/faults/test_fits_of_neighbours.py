@@ -20,11 +20,10 @@ class HeldServer(Server):
     leaves_sessions = False  # fits are still due
     forks_fits = False  # they look for the gate
     code = """
-import service.fits.embedded
-from service.base.process_pool import Processes
+import service.fits.processes
 from service.operation.server import run
 from tests.faults.gated_jobs import held_if_wide
-service.fits.embedded.FitPool.__init__.__defaults__ = (held_if_wide, Processes)
+service.fits.processes.run_fit = held_if_wide
 if __name__ == "__main__":
     run(port=0)
 """

@@ -35,10 +35,8 @@ class ForkedProcesses(Processes):
 
     def _current(self) -> ProcessPool:
         if self._pool is None:
-            begin = _begin, (self._prepare, *self._arguments)
-            if self.draws_little:
-                begin = _begin_with_little, begin[1]
-            self._pool = ProcessPool(self._n, 0, *begin, context=FORKS)
+            begin = _begin_with_little if self.draws_little else _begin
+            self._pool = ProcessPool(self._n, 0, begin, self._prepare, context=FORKS)
         return super()._current()
 
 
@@ -48,7 +46,7 @@ class KeptProcesses(ForkedProcesses):
     kept: ClassVar[dict[Any, list[ProcessPool]]] = {}
 
     def _kind(self) -> Any:
-        return self.draws_little, self._n, self._prepare, self._arguments
+        return self.draws_little, self._n, self._prepare
 
     def _current(self) -> ProcessPool:
         waiting = self.kept.get(self._kind(), [])

@@ -26,11 +26,10 @@ class ServerInParts(Server):
 
     forks_fits = False  # they look for the gate
     code = """
-import service.fits.embedded
-from service.base.process_pool import Processes
+import service.fits.processes
 from service.operation.server import run
 from tests.service.fits.fit_jobs import fit_in_parts
-service.fits.embedded.FitPool.__init__.__defaults__ = (fit_in_parts, Processes)
+service.fits.processes.run_fit = fit_in_parts
 run(port=0)
 """
 

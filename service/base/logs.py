@@ -59,12 +59,7 @@ class _Libraries(logging.Handler):
 
 
 def _log_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: Any = None,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
 ) -> None:
     """Write a warning of Python's as a line of ours: its text may hold what a client sent."""
     log.warning("library", of=f"{filename}:{lineno}", said=category.__name__)

@@ -11,7 +11,6 @@ import structlog
 from service.base.problems import Problem
 
 log = structlog.get_logger()
-AGAIN_SECONDS = 60.0  # until the log says again that the same thing fails
 
 
 class Recurring:
@@ -21,15 +20,12 @@ class Recurring:
     before the first; one time of `work` ends before the next begins.
     """
 
+    again_seconds = 60.0  # until the log says again that the same thing fails
+
     def __init__(
-        self,
-        name: str,
-        pause: Callable[[], float],
-        work: Callable[[], Awaitable[None]],
-        again_seconds: float = AGAIN_SECONDS,
+        self, name: str, pause: Callable[[], float], work: Callable[[], Awaitable[None]]
     ) -> None:
         self._name, self._pause, self._work = name, pause, work
-        self._again_seconds = again_seconds
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._told = ("", 0.0)  # why it failed last, and when the log was told
@@ -62,7 +58,7 @@ class Recurring:
                 reason = str(error) if is_foreseen else type(error).__qualname__
                 told, at = self._told
                 now = time.monotonic()
-                if reason != told or now - at >= self._again_seconds:  # else in a row
+                if reason != told or now - at >= self.again_seconds:  # else in a row
                     more = {"reason": reason, "exc_info": not is_foreseen}
                     log.warning("work_failed", work=self._name, **more)
                     self._told = (reason, now)

@@ -7,14 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.base.problems import Problem, ProblemCode
-from service.base.recurring import AGAIN_SECONDS, Recurring
+from service.base.recurring import Recurring
 
 pytestmark = pytest.mark.anyio
 BUSY = Problem(ProblemCode.STORAGE_BUSY, "the database is locked")
 
 
 async def do_each(
-    *times: Exception | None, again_seconds: float = AGAIN_SECONDS
+    *times: Exception | None, again_seconds: float = Recurring.again_seconds
 ) -> list[dict[str, object]]:
     """The log of work that fails, or not, each time as it is told, and is then done once more."""
     left, is_done = list(times), asyncio.Event()
@@ -25,7 +25,8 @@ async def do_each(
         elif (error := left.pop(0)) is not None:
             raise error
 
-    looks = Recurring("look", lambda: 0.0, work, again_seconds)
+    looks = Recurring("look", lambda: 0.0, work)
+    looks.again_seconds = again_seconds
     with capture_logs() as logs:
         looks.start()
         await is_done.wait()

@@ -61,23 +61,18 @@ def columns_along(design: LaggedDesign, lags: Ints, theta: Floats) -> Floats:
 
 
 def refit(
-    design: LaggedDesign,
-    y: Floats,
-    theta: Floats,
-    weights: Floats,
-    fit_intercept: bool,
-    most_entries: int = MAX_ENTRIES,
+    design: LaggedDesign, y: Floats, theta: Floats, weights: Floats, fit_intercept: bool
 ) -> tuple[Floats, float]:
     """Regress y on the signals of the lags with positive weight, and drop those below 0.
 
-    What is left is regressed again, until no weight is below 0. With more than `most_entries`
+    What is left is regressed again, until no weight is below 0. With more than `MAX_ENTRIES`
     numbers in these columns all weights get one common factor instead. `theta` is a unit vector,
     `weights` (n_lags,) are those of the lasso, of either sign. Returns lag weights, (n_lags,), none
     below 0, and the baseline per round, 0 where none is fitted.
     """
     kept = np.flatnonzero(weights > 0)
     baseline = design.intercept[:, None] if fit_intercept else np.zeros((design.n_rows, 0))
-    whole = design.n_rows * len(kept) <= most_entries
+    whole = design.n_rows * len(kept) <= MAX_ENTRIES
     if whole:
         columns = columns_along(design, kept, theta)
     else:

@@ -52,7 +52,7 @@ async def post_rank(call: Call, session_id: str) -> dict[str, Any]:
         agent, _ = own_agent(lambda: reader, session, agent, trajectory, row, now)
         round = 1 if row is None else row.n_rounds + 1
         position = session.n_rounds + 1
-        draw = timeline_of(session).draw(session, trajectory, round, position, now)
+        draw = timeline_of(session).draw(session.seed, trajectory, round, position, now)
         scores = agent.ranking(contexts, draw)
         arm = agent.choose_by(scores, draw).arm
         if scores[arm] < scores.max():  # drawn for exploration: rank a best arm first instead

@@ -191,7 +191,7 @@ class Decide(SessionCommand[Taken | Blocked]):
         round, position = trajectory.n_rounds + 1, session.n_rounds + 1
         arm, scores, propensity, explored, context = None, b"", None, False, b""
         kept, agent_arm = None, None
-        draw = timeline.draw(session, self.trajectory, round, position, at)
+        draw = timeline.draw(session.seed, self.trajectory, round, position, at)
         n_arms = 0 if contexts is None else len(contexts)
         trial, horizon = session.trial, session.horizon
         played_by, forced, drawn = trial.play(draw, horizon, n_arms, forced, default)

@@ -109,11 +109,9 @@ class ByDecision:
         window = windows[-1].window
         return (window.epoch, window.due) if window.due >= begun else (window.epoch + 1, None)
 
-    def draw(
-        self, session: SessionRow, trajectory: str, round: int, position: int, at: float
-    ) -> Draw:
+    def draw(self, seed: int, trajectory: str, round: int, position: int, at: float) -> Draw:
         """Return the randomness of a decision."""
-        return Draw(session.seed, trajectory, round, position)
+        return Draw(seed, trajectory, round, position)
 
     def covariates_of_decision(
         self, session: SessionRow, given: Mapping[str, float] | None
@@ -130,12 +128,7 @@ class ByDecision:
     rounds_of = staticmethod(decided_rounds)
 
     def check_rounds(
-        self,
-        session: SessionRow,
-        trajectory: TrajectoryRow,
-        rounds: tuple[int, int],
-        at: float,
-        to: str = "last_round",
+        self, dim: int, trajectory: TrajectoryRow, rounds: tuple[int, int], at: float, to: str
     ) -> None:
         """Raise a 409 or 422 if a value that came `at` a time cannot be of these rounds."""
         check_span(trajectory, *rounds, "")
@@ -315,9 +308,7 @@ class BySlot:
         window = agent.next_fit(begun - 1)
         return (1, None) if window is None else (window.epoch, window.due)
 
-    def draw(
-        self, session: SessionRow, trajectory: str, round: int, position: int, at: float
-    ) -> Draw:
+    def draw(self, seed: int, trajectory: str, round: int, position: int, at: float) -> Draw:
         """Return the randomness of a decision in its slot.
 
         Where a reward is a total over all trajectories, they are one for the agent: they explore in
@@ -325,8 +316,8 @@ class BySlot:
         """
         slot = self.clock.slots.at(at)
         if self.is_of_all:
-            return Draw(session.seed, "", position, position, slot)
-        return Draw(session.seed, trajectory, round, position, slot)
+            return Draw(seed, "", position, position, slot)
+        return Draw(seed, trajectory, round, position, slot)
 
     def covariates_of_decision(
         self, session: SessionRow, given: Mapping[str, float] | None
@@ -358,19 +349,14 @@ class BySlot:
             raise Problem(ProblemCode.INVALID, detail, prefix + field)
         self._refuse_trajectory(trajectory, prefix)
         rounds = self._between(*interval_of(reward, uow.now, prefix), prefix)
-        self.check_rounds(session, trajectory, rounds, uow.now, f"{prefix}to")
+        self.check_rounds(session.dim, trajectory, rounds, uow.now, f"{prefix}to")
         return rounds
 
     def check_rounds(
-        self,
-        session: SessionRow,
-        trajectory: TrajectoryRow,
-        rounds: tuple[int, int],
-        at: float,
-        to: str = "last_round",
+        self, dim: int, trajectory: TrajectoryRow, rounds: tuple[int, int], at: float, to: str
     ) -> None:
         """Check whose total it is, that its slots are over, and that they are not too many."""
-        (first, last), most = rounds, longest_total(session.dim)
+        (first, last), most = rounds, longest_total(dim)
         self._refuse_trajectory(trajectory, "")
         if not first <= last <= MOST_SLOTS or self.clock.slots.begin(last + 1) > at:
             detail = f"no total is of slots {first} to {last}: they are not over"

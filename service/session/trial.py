@@ -18,6 +18,7 @@ Policy = Literal["default_arm", "uniform"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
 Group = Literal["agent", "control"]
 Guard = Literal["off", "armed", "tripped"]
+Begun = tuple[int, int, int | None]  # rounds, rewards, and slots so far: None without a clock
 HOLDOUT_DEFAULTS: dict[str, Any] = {
     "policy": "default_arm",
     "planned_rounds": 100_000,
@@ -106,20 +107,13 @@ class Trial:
         """The stored JSON text; None for a session without a trial."""
         return json.dumps(asdict(self), separators=(",", ":")) if self.is_on else None
 
-    def changed(
-        self,
-        mode: Mode | None,
-        guard: Guard | None,
-        n_rounds: int,
-        n_rewards: int,
-        n_slots: int | None,
-    ) -> "Trial":
-        """Return the trial after a change of mode or guard, once there were so many rounds.
+    def changed(self, mode: Mode | None, guard: Guard | None, begun: Begun) -> "Trial":
+        """Return the trial after a change of mode or guard, once so much has begun.
 
         Arming the guard begins a new comparison: what came before neither trips it nor hides harm.
         With a clock, so does the end of a shadow: totals name no decision, so slots must tell.
-        `n_slots`: that have begun; None without a clock.
         """
+        n_slots = begun[2]
         changes: dict[str, Any] = {}
         if mode not in (None, self.mode):
             changes["mode"] = mode
@@ -127,20 +121,21 @@ class Trial:
             changes["guard"] = guard
         changed = Trial(**{**asdict(self), **changes}) if changes else self
         if guard == "armed" or (n_slots is not None and changes.get("mode") == "live"):
-            return changed.anew(n_rounds, n_rewards, n_slots)
+            return changed.anew(begun)
         if n_slots is not None and changes.get("mode") == "shadow":
             return replace(changed, until_slot=max(n_slots - 1, 0))
         return changed
 
-    def anew(self, n_rounds: int, n_rewards: int, n_slots: int | None) -> "Trial":
-        """Return the trial with a comparison that begins now; numbers as in `changed`."""
+    def anew(self, begun: Begun) -> "Trial":
+        """Return the trial with a comparison that begins now."""
+        n_rounds, n_rewards, n_slots = begun
         until = None if n_slots is None or self.mode == "live" else max(n_slots - 1, 0)
         return replace(
             self, since=n_rounds, since_reward=n_rewards, since_slot=n_slots or 0, until_slot=until
         )
 
     def tripped(self, n_slots: int | None) -> "Trial":
-        """Return the trial once lift lies below zero; `n_slots` as in `changed`."""
+        """Return the trial once lift lies below zero; `n_slots` as in `Begun`."""
         until = None if n_slots is None else n_slots - 1
         return replace(self, guard="tripped", until_slot=until)
 

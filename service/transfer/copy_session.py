@@ -62,7 +62,7 @@ def copied_session(
             )
             raise Problem(ProblemCode.ROUND_DROPPED, detail)
         # sums of slots stand for dropped rounds
-        copy.trial = copy.trial.anew(copy.n_rounds, copy.n_measurements, source.schedule.n_slots)
+        copy.trial = copy.trial.anew((copy.n_rounds, copy.n_measurements, source.schedule.n_slots))
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
         raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
@@ -120,7 +120,7 @@ def _records(
                 lately = _work_out(record, source, copy, lately if same else None)
             if record["arm"] is not None:
                 place = (record[n] for n in ("trajectory", "round", "position", "at"))
-                draw = timeline_of(copy).draw(copy, *place)
+                draw = timeline_of(copy).draw(copy.seed, *place)
                 scores = [0.0] * len(record["scores"])
                 score = agent.ranking(np.array([record["context"]]), draw)[0]
                 scores[record["arm"]] = float(score)

@@ -82,7 +82,8 @@ class FileTrajectory:
         in_order = not self.arrivals or self.arrivals[-1] < position
         check(in_order, "position", "out of order")
         if replaces is None:
-            timeline_of(session).check_rounds(session, self.row, (first, last), record["at"])
+            place = (first, last), record["at"], "last_round"
+            timeline_of(session).check_rounds(session.dim, self.row, *place)
             alone = {} if first == last else {"first_round": first}
             said = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
             closing_of(session).refuse(said, "")
@@ -296,7 +297,7 @@ def _check_choice(session: SessionRow, record: Record) -> None:
     if by not in (None, "caller"):  # its group, and what control draws, follow from the seed
         check(by == "agent" or session.trial.share > 0, "played_by", "there is no holdout")
         place = record["trajectory"], record["round"], record["position"], record["at"]
-        draw = timeline_of(session).draw(session, *place)
+        draw = timeline_of(session).draw(session.seed, *place)
         play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
         check(play.by == by, "played_by", f"this round falls to {play.by}")
         if by != "agent":

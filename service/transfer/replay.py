@@ -113,7 +113,7 @@ def _decide_again(
         replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
         return
     place = decision.trajectory, decision.round, decision.position, decision.at
-    draw = timeline_of(session).draw(session, *place)
+    draw = timeline_of(session).draw(session.seed, *place)
     _play_again(session, decision, draw, replay)
     if decision.arm is None:
         return

@@ -372,21 +372,26 @@ class History:
     sets: Mapping[int, Floats] = field(default_factory=dict)
     rereads: bool = True
 
-    def checked_window(self) -> FitWindow:
-        """Return the window; ValueError without it, its rounds, or finite rewards."""
+    @property
+    def cut_window(self) -> FitWindow:
+        """The window that `over` has cut; ValueError without one."""
         if self.window is None:
             raise ValueError("the history has no window: take History.over(window)")
+        return self.window
+
+    def checked_window(self) -> FitWindow:
+        """Return the window; ValueError without it, its rounds, or finite rewards."""
+        window = self.cut_window
         if not self.trajectories:
             raise ValueError("the history holds no round of its window")
         if not np.isfinite(Parts.of(self.trajectories).measurements.value).all():
             raise ValueError("rewards must be finite")
-        return self.window
+        return window
 
     def is_small(self, n_rounds: int) -> bool:
         """Return whether all rows may be among the latest ones, those of so many rounds."""
-        assert self.window is not None
         after = self.latest_after
-        return self.window.last <= n_rounds if after is None else after == 0
+        return self.cut_window.last <= n_rounds if after is None else after == 0
 
     def latest(self, n: int, n_lags: int | None = None) -> "History":
         """Return the measurements of the window's last n rounds, with what their rows need.
@@ -394,11 +399,10 @@ class History:
         Where these are too few for a fit, as when rewards come later than that, it is the last n
         measurements in order of arrival. The lags are those of the window unless others are given.
         """
-        assert self.window is not None
         after = self.latest_after
         if after is None:
             if self.measured is None or self.measures_latest(n):
-                return self.since(self.window.last - n + 1, n_lags)
+                return self.since(self.cut_window.last - n + 1, n_lags)
             after = self.measured - n
         parts = self.of_chosen()
         there, rows = parts.inside()
@@ -407,11 +411,10 @@ class History:
 
     def measures_latest(self, n: int) -> bool:
         """Whether enough measurements for a fit are of the window's last n rounds."""
-        assert self.window is not None
         parts = self.of_chosen()
         there, at = parts.inside()
         measured = np.bincount(at.first[there], minlength=len(parts.contexts)) > 0
-        return int((measured & (parts.numbering > self.window.last - n)).sum()) >= LEAST_ROWS
+        return int((measured & (parts.numbering > self.cut_window.last - n)).sum()) >= LEAST_ROWS
 
     def since(self, round: int, n_lags: int | None = None) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.
@@ -425,9 +428,8 @@ class History:
 
     def _only(self, parts: Parts, kept: Flags, n_lags: int | None = None) -> "History":
         """Return some of the measurements of parts, with what their rows need."""
-        assert self.window is not None
         rows = parts.measurements.chosen(kept)
-        reach = rows.needed_rounds(self.window.n_lags if n_lags is None else n_lags)
+        reach = rows.needed_rounds(self.cut_window.n_lags if n_lags is None else n_lags)
         of, first, last = joined(parts.owner[kept], *reach)
         return replace(self, trajectories=parts.cut(of, first, last, kept, is_split=True))
 
@@ -439,20 +441,16 @@ class History:
         number, keys = parts.trajectories
         return parts.some(np.array([key in self.chosen for key in keys], bool)[number])
 
-    def choosing(self, n: int) -> "History":
-        """Return the history with the trajectories that its last n rounds are of."""
-        assert self.window is not None
-        if self.window.last <= n or self.latest_after is not None or not self.trajectories:
-            return self
-        parts = Parts.of(self.trajectories)
-        of, first, last = parts.spans(parts.numbering > self.window.last - n)
+    def over(self, window: FitWindow) -> "History":
+        """Return what a fit over `window` needs, with the trajectories of its latest rounds."""
+        history = self.cut(window)
+        if window.last <= LATEST or self.latest_after is not None or not history.trajectories:
+            return history
+        parts = Parts.of(history.trajectories)
+        of, first, last = parts.spans(parts.numbering > window.last - LATEST)
         ends = zip(first.tolist(), last.tolist(), strict=True)
         spans = dict(zip([parts.names[i] for i in of.tolist()], ends, strict=True))
-        return replace(self, chosen=latest_keys(spans, self.window.n_lags, MOST_READ * n))
-
-    def over(self, window: FitWindow) -> "History":
-        """Return what a fit over `window` needs."""
-        return self.cut(window).choosing(LATEST)
+        return replace(history, chosen=latest_keys(spans, window.n_lags, MOST_READ * LATEST))
 
     def cut(self, window: FitWindow) -> "History":
         """Return the rounds of `window`, and those of the lags before."""

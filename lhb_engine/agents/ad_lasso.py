@@ -25,8 +25,7 @@ class ADLasso(DoublingLasso):
 
     def fit(self, history: History) -> Estimate:
         """Fit by docs/model.md (3.3) up to round h, and by docs/model.md (4.2) after it."""
-        window = history.window
-        assert window is not None
+        window = history.cut_window
         if fit_windows.in_first_phase(window, self.horizon):
             return super().fit(history)
         o = self.options

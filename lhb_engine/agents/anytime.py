@@ -276,8 +276,7 @@ class Anytime(Agent):
         from lhb_engine.agents.anytime_fit import AnytimeFit
         from lhb_engine.agents.fit_past import RowsPast, SummedPast, sums_of
 
-        assert history.window is not None
-        window = history.window
+        window = history.cut_window
         history = self.told(history)
         found = sums_of(self, history, kept) if self.keeps_sums else None
         if found is None:

@@ -72,15 +72,15 @@ class DoublingLasso(Agent):
         option `fallback`, both quarters are fitted undifferenced, with an intercept. The estimate's
         `design` says which rows were used.
         """
-        assert history.window is not None
-        quarter = fit_windows.quarter_of(history.window)
+        window = history.cut_window
+        quarter = fit_windows.quarter_of(window)
         o = self.options
         rows = differenced_rows(history, quarter)
         few = rows is None or rows.design.n_rows < max(2 * self.dim, quarter / 2)
         if rows is None or (few and o.fallback):
             rows = measured_rows(history, quarters=quarter)
         lam = theory_doubling(quarter, self.dim, o.gamma, o.c) if o.reg == "theory" else None
-        return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
+        return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, window)
 
     def block_lasso(self, lam: float | None, fit_intercept: bool) -> BlockLasso:
         """Return the block lasso with these options; without `lam` it is chosen from the data."""

@@ -455,8 +455,7 @@ def sums_of(
     rounds, or the latest rows, are few, and where no float holds the squares. `history` has a
     window; the agent is not changed.
     """
-    window = history.window
-    assert window is not None
+    window = history.cut_window
     if history.is_small(LATEST):
         return None
     first, seen = _counted(agent, history.measured_before)

@@ -17,8 +17,7 @@ def with_past(history: History) -> History:
     Trajectories that begin with round 1 have as many rounds before it as lags reach. All rounds are
     numbered from the first of these. The history has a window.
     """
-    assert history.window is not None
-    parts, n = Parts.of(history.trajectories), history.window.n_lags - 1
+    parts, n = Parts.of(history.trajectories), history.cut_window.n_lags - 1
     begins = parts.first_rounds == 1
     lengths = parts.lengths + n * begins
     to = np.arange(len(parts.contexts)) + parts.spread(n * np.cumsum(begins))

@@ -46,8 +46,7 @@ MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories includ
 
 def latest(history: History, horizon: int) -> History:
     """Return what checks read: the last rounds, and twice the lags, of the longest trajectories."""
-    window = history.window
-    assert window is not None
+    window = history.cut_window
     n_lags = min(2 * horizon, window.last)
     if history.latest_after is None:
         n_rounds = max(1, min(LATEST, MOST_NUMBERS // history.dim))

@@ -14,6 +14,7 @@ from service.commands.decisions import body_digest
 from service.session.records import SERVER_EVENT
 
 MAX_ROUNDS = 10_000  # rounds in one call
+CALLED = {"rewards": "rewards", "arm_ids": "arms", "at": "times"}  # others are numbers
 router = Routes(SESSION, tags=["sessions"])
 
 
@@ -47,16 +48,11 @@ def read_history(body: bytes) -> dict[str, Any]:
     rewards = fields.get("rewards", [None] * n)
     arm_ids, given, times = fields.get("arm_ids"), fields.get("at"), None
     covariates = fields.get("covariates") or {}
-    of_rounds: list[tuple[str, str, Any]]
-    of_rounds = [
-        ("rewards", "rewards", rewards),
-        ("arm_ids", "arms", arm_ids),
-        ("at", "times", given),
-    ]
-    of_rounds += [(f"covariates.{name}", "numbers", told) for name, told in covariates.items()]
-    for field, what, values in of_rounds:
+    of_rounds: dict[str, Any] = {"rewards": rewards, "arm_ids": arm_ids, "at": given}
+    of_rounds |= {f"covariates.{name}": told for name, told in covariates.items()}
+    for field, values in of_rounds.items():
         if values is not None and len(values) != n:
-            detail = f"{len(values)} {what} for {n} rounds"
+            detail = f"{len(values)} {CALLED.get(field, 'numbers')} for {n} rounds"
             raise Problem(ProblemCode.WRONG_SHAPE, detail, field)
     if given is not None:
         times = [at.timestamp() for at in given]

@@ -24,6 +24,7 @@ UNTOLD = {
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 GAIN_UNTOLD = UNTOLD | {
+    "rewards_limited": "Rewards run into a limit: what choices earn is not known.",
     "rewards_missing": "Whether a reward comes depends on choices: what they earn is not known.",
     "trajectories_end": "Choices change how long trajectories last: what they earn in all is not "
     "known.",

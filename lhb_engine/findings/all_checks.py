@@ -20,6 +20,7 @@ from lhb_engine.findings.check_lags import (
     check_halves,
     check_horizon,
 )
+from lhb_engine.findings.check_limits import check_limits
 from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_scores import MOST_NAMED, check_repetition, check_scores
 from lhb_engine.findings.check_series import Series, check_correlation, check_series
@@ -36,7 +37,8 @@ ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themsel
 ROWS_A_CURVE = 2  # before scores are, with all products at once
 OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated"}
 OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")
-OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, "scores_curved")
+OF_SCORES: tuple[Code, ...] = ("scores_curved", "rewards_limited")
+OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, *OF_SCORES)
 NOTHING = Unchecked(tuple(code for code in ASKED if code != "arms_alike"), "rows")
 MOST_TOLD = 600  # lags times features: beyond, no fit tells forms of lag profiles apart
 FREE = 0.999  # intraclass correlation of levels that may be anything
@@ -129,7 +131,7 @@ def _of_choices(
         yield Unchecked(codes, "sets")  # fits take what all arms share for what choices do
         return
     if history.latest_after is None:
-        rounds = Rounds.of(history.trajectories, n_means, horizon)
+        rounds = Rounds.of(history.trajectories, n_means, horizon, known)
         rounds = rounds.only(rounds.at >= history.checked_window().first)  # rewards before are cut
         yield from check_missing(rounds)
         yield from check_stay(rounds, history.checked_window().last)
@@ -188,8 +190,9 @@ def _all(
     if rows.n_rows < ROWS_A_CURVE * horizon or not errors.any() or codes & OF_TIME:
         return  # what moves rewards over time looks like effects at many lags
     if known is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
-        repeats = [*check_repetition(plain, errors, known)]
-        yield from repeats or check_scores(rows, errors, known, dim, products, most)
+        bends = [*check_repetition(plain, errors, known)]
+        bends = bends or [*check_scores(rows, errors, known, dim, products, most)]
+        yield from bends or check_limits(rows, errors, known)
     if rows.n_rows < ROWS_A_LAG * horizon:
         return
     if effects is not None:
@@ -219,11 +222,11 @@ def _unchecked(
     elif rows.n_rows < ROWS_A_LAG * horizon:
         yield Unchecked(("horizon_short", *OF_PROFILES), "rows")
         if not codes <= OF_ERRORS:
-            yield Unchecked(("scores_curved",), "found")
+            yield Unchecked(OF_SCORES, "found")
     elif codes & OF_TIME:
         yield Unchecked(OF_LAGS, "found")
     elif codes:
-        hidden = () if codes == OF_ERRORS else ("scores_curved",)  # errors alone hide no curve
+        hidden = () if codes == OF_ERRORS else OF_SCORES  # errors alone hide no curve
         yield Unchecked((*OF_PROFILES, *hidden), "found")
 
 

@@ -152,12 +152,12 @@ class CarriedErrors:
     @property
     def errors(self) -> Floats:
         """The errors, (n_rows,)."""
-        return self._left(self.rows.y)
+        return self.left(self.rows.y)
 
     @property
     def about(self) -> Floats:
         """The baseline and the covariates, (n_rows, 1 + n_covariates)."""
-        return np.column_stack([self._left(one) for one in self.rows.beside.T])
+        return np.column_stack([self.left(one) for one in self.rows.beside.T])
 
     def past(self, columns: Sequence[Floats]) -> Floats:
         """Return columns, one number a place each, summed over lags, (n_rows, n_columns)."""
@@ -169,9 +169,10 @@ class CarriedErrors:
 
     def _carried(self, columns: Sequence[Floats], by: Floats, skip: int) -> Floats:
         lagged = (np.convolve(np.append(one, 0.0), by)[skip:][: len(one)] for one in columns)
-        return np.column_stack([self._left(one) for one in lagged])
+        return np.column_stack([self.left(one) for one in lagged])
 
-    def _left(self, values: Floats) -> Floats:
+    def left(self, values: Floats) -> Floats:
+        """Return what a column, one number a place, keeps less rho times the last, (n_rows,)."""
         here = np.where(self.rows.number > 0, values, 0.0)
         return innovations(self.rows, here, self.rho)[self.order]
 

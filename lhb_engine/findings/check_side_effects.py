@@ -10,6 +10,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import power_of_two
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats, Ints, Parts, Trajectory
+from lhb_engine.posterior.prediction_check import Predictor
 
 CHANCE = 1e-3  # of an end's finding by chance, at one fit
 CHANCE_MISSING = 1e-4  # of one of missing rewards, which are many
@@ -37,6 +38,7 @@ class Rounds(NamedTuple):
     # before within the horizon
     chosen: Floats
     before: Floats
+    expected: Floats  # (n,): what these pay by a prediction, 0 without one
     is_measured: Flags  # a reward is of this round
     is_last: Flags  # of its trajectory
     age: Ints  # number in its trajectory
@@ -44,7 +46,13 @@ class Rounds(NamedTuple):
     whose: Ints  # number of its trajectory
 
     @classmethod
-    def of(cls, parts: Mapping[str, Trajectory], n_means: int, horizon: int) -> "Rounds":
+    def of(
+        cls,
+        parts: Mapping[str, Trajectory],
+        n_means: int,
+        horizon: int,
+        by: Predictor | None = None,
+    ) -> "Rounds":
         """Return the rounds of `parts`, whose last `n_means` covariates `with_means` adds."""
         every = Parts.of(parts)
         every = every.some(every.lengths > 0)
@@ -60,13 +68,22 @@ class Rounds(NamedTuple):
         chosen = np.where(known[:, None], contexts[:, : n_means - 1] - means[:, 1 - n_means :], 0.0)
         sums = np.concatenate([np.zeros((1, n_means - 1)), chosen.cumsum(axis=0)])
         before = sums[place] - sums[np.maximum(place - horizon + 1, begin)]
+        expected = np.zeros(len(at))
+        profiles = np.zeros((0, 1))
+        if by is not None:
+            profiles = by.lag_weights
+            profiles = np.outer(profiles, by.theta) if profiles.ndim == 1 else profiles
+        for k, pays in enumerate(profiles):
+            seen = place - k >= begin
+            expected[seen] += chosen[place[seen] - k] @ pays[: n_means - 1]
         # a reward over several rounds is one of each
         step = np.zeros(len(at) + 1, np.int64)
         _, rows = every.inside()
         np.add.at(step, rows.first, 1)
         np.add.at(step, rows.last + 1, -1)
         is_measured = step[:-1].cumsum() > 0
-        found = cls(chosen, before, is_measured, at == latest[whose], every.rounds, at, whose)
+        told = chosen, before, expected, is_measured
+        found = cls(*told, at == latest[whose], every.rounds, at, whose)
         return found.only(known)
 
     def only(self, which: Flags) -> "Rounds":
@@ -113,12 +130,19 @@ def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
     columns = np.column_stack([rounds.chosen, rounds.before])
     alike = _time(rounds.at, WAITING), whose
     clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike)
-    if not clear.any() or change < LEAST_CHANGE:
-        return
-    clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
+    if clear.any() and change >= LEAST_CHANGE:
+        clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
+        how = _after(clear, "more often", "less often")
+    else:
+        columns = rounds.expected[:, None]
+        clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike)
+        if not clear.any() or change < LEAST_CHANGE:
+            return
+        how = f"{'more' if clear[0] > 0.0 else 'less'} often where choices are to pay more"
+        clear = clear[:0]
     yield Finding(
         "rewards_missing",
-        f"Rewards come {_after(clear, 'more often', 'less often')}: {n_measured} of {n} rounds "
+        f"Rewards come {how}: {n_measured} of {n} rounds "
         "have one, and the others count as unknown, so what choices earn is not known. If a round "
         "without a reward earned nothing, send 0, or copy the session with the default reward 0.",
         features=tuple(np.flatnonzero(clear).tolist()),

@@ -11,6 +11,7 @@ from lhb_engine.design.covariates import with_means
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Measurements, Trajectory
+from lhb_engine.posterior.prediction_check import Predictor
 
 DIM, N = 3, 6000
 
@@ -148,8 +149,9 @@ def test_rewards_that_are_late_while_choices_change_are_not_found_missing() -> N
         chosen = policy * rng.uniform(0.5, 1.5, (n, 1)) + rng.normal(0.0, 0.3, (n, DIM))
         arrives = day + np.minimum(rng.geometric(0.25, n), 14)
         whose = np.tile(np.arange(users), days)
+        beside = 0.0 * chosen, np.zeros(n)
         rounds = Rounds(
-            chosen, 0.0 * chosen, arrives < days, day == days - 1, day + 1, np.arange(n), whose
+            chosen, *beside, arrives < days, day == days - 1, day + 1, np.arange(n), whose
         )
         assert not [*check_missing(rounds)]
 
@@ -157,3 +159,28 @@ def test_rewards_that_are_late_while_choices_change_are_not_found_missing() -> N
 def test_rounds_after_the_last_reward_may_still_wait() -> None:
     """None of the later half has one, and what is chosen there is unlike the first half's."""
     assert not measured(lambda *at: float(at[3] < 0.5) * 0.6, 60)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_rewards_that_come_by_what_is_expected_of_a_round_are_found_missing(sign: float) -> None:
+    """By lags that neither a choice nor the sum of those before tells."""
+    rng, n, rows = np.random.default_rng(3), 3000, []
+    for _ in range(n):
+        offers = rng.uniform(-1.0, 1.0, (4, DIM))
+        rows.append(with_means(offers[0], offers))
+    one = part(rows, [*range(1, n + 1)])
+    assert one.covariates is not None
+    taken = one.contexts[:, 1] - one.covariates[:, -DIM:][:, 1]
+    weights = np.array([0.0, 1.0, -1.0])
+    earned = np.convolve(taken, weights)[:n]
+    kept = np.flatnonzero(rng.random(n) < 0.4 + 0.2 * sign * earned) + 1
+    some = {"": replace(one, measurements=Measurements.single(kept, np.ones(len(kept))))}
+    assert not [*check_missing(Rounds.of(some, 1 + DIM, 4))]
+    by = Predictor(weights, np.array([0.0, 1.0, 0.0]), 0.0, 1.0, n, True)
+    [found] = check_missing(Rounds.of(some, 1 + DIM, 4, by))
+    assert isinstance(found, Finding)
+    how = "more" if sign > 0.0 else "less"
+    assert f"Rewards come {how} often where choices are to pay more: " in found.message
+    assert found.features == ()
+    profiles = replace(by, lag_weights=np.outer(weights, by.theta))
+    assert [*check_missing(Rounds.of(some, 1 + DIM, 4, profiles))] == [found]

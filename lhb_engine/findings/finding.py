@@ -8,6 +8,10 @@ from typing import Any, Literal
 # in the order of what they cost
 Code = Literal[
     "rewards_early",
+    "responses_differ",  # what an option mends may hide all effects
+    "levels_differ",
+    "trend",
+    "season",
     "no_effect",
     "arms_alike",
     "shared_with_rewards",
@@ -23,10 +27,6 @@ Code = Literal[
     "horizon_short",
     "scores_curved",
     "lags_change",
-    "responses_differ",
-    "levels_differ",
-    "trend",
-    "season",
     "never_differs",
     "features_alike",
     "profiles_differ",

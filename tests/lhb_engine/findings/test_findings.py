@@ -19,7 +19,7 @@ from lhb_engine.findings.all_checks import checked, latest, told_apart
 from lhb_engine.findings.check_contexts import check_features
 from lhb_engine.findings.check_lags import CHANCE, NEXT, LagEffects, check_future, check_halves
 from lhb_engine.findings.check_trajectories import check_levels
-from lhb_engine.findings.finding import ASKED, unchecked_json
+from lhb_engine.findings.finding import ASKED, Finding, unchecked_json
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -571,3 +571,10 @@ def test_rounds_before_a_window_miss_no_rewards():
     window = FitWindow(1, 401, ROUNDS, 100, ROUNDS)
     said = checked(latest(history.over(window), 100), KNOWN, 100, DIM, None, 1 + DIM)
     assert "rewards_missing" not in [one.code for one in told_apart(said)[0]]
+
+
+def test_what_an_option_mends_stands_before_no_effect_which_it_may_be_why():
+    mended = ["responses_differ", "levels_differ", "trend", "season"]
+    said = [Finding(code, "") for code in ("no_effect", *mended[::-1], "earns_less")]
+    found = [one.code for one in told_apart(said)[0]]
+    assert found == [*mended, "no_effect", "earns_less"]

@@ -13,7 +13,7 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
 
 LEAST_TOP, LEAST_SHARE = 20, 0.03  # rewards that are equal to the largest
-COMMONER = 5  # times any other reward: else rewards have few values
+LEAST_VALUES = 0.5  # of other rewards: with fewer, as clicks and ratings have, all are usual
 CHANCE = 1e-4  # of a bend by chance
 IN_EACH = 2.0  # standard errors in each half of the rows
 LEAST_BEND = 0.1  # of what one more pays, a standard deviation of what is expected further
@@ -26,17 +26,17 @@ def check_limits(rows: AlignedRounds, errors: Floats, known: Predictor) -> Itera
     """
     rewards = rows.y[np.rint(rows.intercept**2) == 1]
     _, counts = np.unique(rewards, return_counts=True)
-    if len(counts) > 1:
-        top = int(counts[-1])
-        least = max(LEAST_TOP, LEAST_SHARE * len(rewards), COMMONER * int(counts[:-1].max()))
-        if top >= least:
-            yield Finding(
-                "rewards_limited",
-                f"{top} of {len(rewards)} rewards are equal to the largest one: a limit hides what "
-                "choices earn beyond, so no gain is said. Report what was measured before the "
-                "limit, or raise it.",
-            )
-            return
+    top = int(counts[-1]) if len(counts) else 0
+    if len(counts) - 1 < max(LEAST_TOP, LEAST_VALUES * (len(rewards) - top)):
+        return
+    if top >= max(LEAST_TOP, LEAST_SHARE * len(rewards)):
+        yield Finding(
+            "rewards_limited",
+            f"{top} of {len(rewards)} rewards are equal to the largest: a limit hides what choices "
+            "earn beyond, so no gain is said. Report what was measured before the limit, or raise "
+            "it.",
+        )
+        return
     carried = CarriedErrors.of(rows, errors, score_weights(rows, known), rows.dim + 2)
     if carried is None:
         return

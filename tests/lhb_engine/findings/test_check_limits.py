@@ -70,10 +70,11 @@ def test_rewards_that_bend_are_found_where_both_halves_do(measured: Measured, ho
         lambda earned, rng: earned + noise(rng),
         lambda earned, rng: earned + 0.3 * rng.standard_t(3, N),
         lambda earned, rng: (rng.random(N) < 0.3 + 0.1 * earned).astype(float),
+        lambda earned, rng: (rng.random(N) < 0.9 + 0.05 * earned).astype(float),
         lambda earned, rng: earned + 0.3 * (1.0 + np.abs(earned)) * rng.standard_normal(N),
         lambda earned, rng: np.clip(np.rint(3.0 + earned + noise(rng)), 1.0, 9.0),
     ],
-    ids=["normal", "heavy tails", "clicks", "noise that grows", "few values"],
+    ids=["normal", "heavy tails", "clicks", "nearly always", "noise that grows", "few values"],
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_straight_rewards_have_no_limit(measured: Measured, seed: int) -> None:

@@ -33,7 +33,8 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
     if _wander(every[rows.in_order()]):
         return
     left = every[later]
-    rho = max(_rho(left), 0.0)
+    about = left - left.mean()
+    rho = max(float(about[1:] @ about[:-1]) / max(float(about @ about), 1e-300), 0.0)
     if rho > LASTS * before.autocorrelation:  # else a step in earlier rows looked like correlation
         rho = max(rho, before.autocorrelation)
     if rho > WALKS:
@@ -70,9 +71,3 @@ def check_effect(n_rows: int, n_unknown: int, known: Predictor | None) -> Iterat
             f"After {n_rows} rewards no effect of any choice shows: check that each reward is "
             "reported for its own round and trajectory, and that what was chosen was shown.",
         )
-
-
-def _rho(errors: Floats) -> float:
-    """Return the correlation of errors with those before them."""
-    about = errors - errors.mean()
-    return float(about[1:] @ about[:-1]) / max(float(about @ about), 1e-300)

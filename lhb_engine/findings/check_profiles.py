@@ -34,7 +34,11 @@ def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Ite
     sure = [one for one in found if one is not None]  # of least squares: those in use are shrunk
     if len(sure) < dim:
         return
-    shape = _common_shape(np.column_stack([values for values, _ in sure]) * scale)
+    every = np.column_stack([values for values, _ in sure]) * scale
+    units = every / np.maximum(np.linalg.norm(every, axis=0), 1e-300)
+    alike = np.abs(units.T @ units)
+    most = alike[alike.sum(axis=0).argmax()] > ALIKE  # whose common shape has length 1
+    shape = np.linalg.svd(every[:, most], full_matrices=False)[0][:, 0]
     differ: list[int] = []
     turning: dict[int, list[int]] = {-1: [], 1: []}
     for feature, (values, precision) in enumerate(sure):
@@ -63,14 +67,6 @@ def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Ite
                 "first rewards.",
                 features=tuple(turning[sign]),
             )
-
-
-def _common_shape(profiles: Floats) -> Floats:
-    """Return the shape of most profiles, (n_lags,), of length 1; `profiles` is (n_lags, dim)."""
-    units = profiles / np.maximum(np.linalg.norm(profiles, axis=0), 1e-300)
-    alike = np.abs(units.T @ units)
-    group = alike[alike.sum(axis=0).argmax()] > ALIKE
-    return np.asarray(np.linalg.svd(profiles[:, group], full_matrices=False)[0][:, 0])
 
 
 def _profile(

@@ -183,9 +183,11 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     pays = _are_clear(CHANCE, effects[:n_named], np.diag(spread)[:n_named])
     direct = _total(effects[n_named:], dim, rows.n_lags)
     earned = float((taken[later] @ direct).std())
+    halves = slice(n_choices), slice(n_choices, 2 * n_choices)
     for j in np.flatnonzero(pays):
         by, spread, _ = _regressed(told[later, j], every, alike)
-        straight, bent = (_wald(by, spread, first, n_choices) for first in (0, n_choices))
+        # Wald's chi-squared of these coefficients
+        straight, bent = (float(by[of] @ np.linalg.pinv(spread[of, of]) @ by[of]) for of in halves)
         of_offers = bent > max(chdtri(n_choices, PERHAPS), BENT * straight)
         if straight < chdtri(n_choices, CHANCE_FOLLOWS) or of_offers:
             continue
@@ -193,12 +195,6 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
         moved = effects[j] * _total(by, dim, rows.n_lags) / (1.0 - lasts)
         found[j] = (taken[later] @ moved).std() >= LEAST_HIDDEN * earned
     return found
-
-
-def _wald(by: Floats, spread: Floats, first: int, n: int) -> float:
-    """Return Wald's chi-squared of n coefficients, given the covariance of all."""
-    some = slice(first, first + n)
-    return float(by[some] @ np.linalg.pinv(spread[some, some]) @ by[some])
 
 
 def follows(names: Sequence[str]) -> Iterator[Finding]:

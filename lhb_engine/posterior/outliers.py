@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.history import Flags, Floats
+from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
 
 LEAST_ROWS = 30
@@ -48,7 +48,9 @@ def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRou
     far = np.abs(left) > limit
     if not far.any() or far.mean() > MOST:
         return rows
-    seen = np.convolve(_are_far(rows.contexts), np.ones(rows.n_lags))[at] > 0.5
+    beyond = (np.abs(rows.contexts) > largest(rows.contexts)).any(axis=1)
+    beyond &= np.count_nonzero(beyond) <= RARE * np.count_nonzero(rows.contexts.any(axis=1))
+    seen = np.convolve(beyond, np.ones(rows.n_lags))[at] > 0.5
     later = rows.number[at] > (known.last_round if known else 0)
     if later.any() and (far & ~seen)[later].mean() > MOST:
         return rows
@@ -58,9 +60,3 @@ def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRou
     kept[at[far & seen]] = False
     rows = replace(rows, y=cut)
     return rows.only(kept) if (far & seen).any() else rows
-
-
-def _are_far(contexts: Floats) -> Flags:
-    """Return which contexts are far beyond the others, (n,); none where many are."""
-    far = np.asarray((np.abs(contexts) > largest(contexts)).any(axis=1))
-    return far & (np.count_nonzero(far) <= RARE * np.count_nonzero(contexts.any(axis=1)))

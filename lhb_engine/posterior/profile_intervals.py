@@ -99,8 +99,10 @@ def totals(
     if data.n_lags * n_features > MOST_UNKNOWNS or n_features > MOST_FEATURES:
         return f"More than {MOST_UNKNOWNS} unknowns, or {MOST_FEATURES} features."
     rows = data.summed().rows.without(unsaid)
-    values, axes = _scaled_axes(rows)
-    axes = axes[:, values < ALIKE * values[-1]]
+    squares = np.diag(rows.matrix)[:-1]
+    size = np.sqrt(np.where(squares > 0.0, squares, 1.0))
+    values, axes = np.linalg.eigh(rows.matrix[:-1, :-1] / np.outer(size, size))
+    axes = (axes / size[:, None])[:, values < ALIKE * values[-1]]
     axes = (axes / np.linalg.norm(axes, axis=0))[: rows.n_lags * rows.dim]
     adds = axes.reshape(rows.n_lags, rows.dim, axes.shape[1]).sum(axis=0)
     _, sizes, directions = np.linalg.svd(adds[:n_features].T, full_matrices=False)
@@ -114,14 +116,6 @@ def totals(
         "unknown": directions[sizes > SEEN * sizes.max(initial=0.0)].tolist(),
         "if_shared": isinstance(told, str) and are_shared(forms),
     }
-
-
-def _scaled_axes(rows: RowMoments) -> tuple[Floats, Floats]:
-    """Return the eigenvalues of products of columns of length 1, and the axes in theirs."""
-    squares = np.diag(rows.matrix)[:-1]
-    size = np.sqrt(np.where(squares > 0.0, squares, 1.0))
-    values, axes = np.linalg.eigh(rows.matrix[:-1, :-1] / np.outer(size, size))
-    return values, axes / size[:, None]
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Rows(Mapping[str, Measurements]):
 NO_ROWS = Rows([], NO_INTS, NONE)
 
 
-NAMES, INTS, FLOATS = (partial(np.fromiter, dtype=kind) for kind in (object, np.int64, np.float64))
+NAMES, INTS, FLOATS = (partial(np.asarray, dtype=kind) for kind in (object, np.int64, np.float64))
 
 
 def _arrays(rows: Iterable[Columns], *kinds: Callable[[Sequence[Any]], Any]) -> list[Any]:
@@ -172,9 +172,12 @@ def stored_parts(rows: Iterable[Columns], session: SessionRow, voids: list[VoidR
     n = n_given(session)
 
     def padded(column: Sequence[bytes]) -> Floats:
-        is_full = {*map(len, column)} == {8 * n}
-        column = column if is_full else [one.ljust(8 * n, b"\0") for one in column]
-        return np.frombuffer(b"".join(column)).reshape(-1, n)
+        if len({*map(len, column)}) > 1:
+            column = [one.ljust(8 * n, b"\0") for one in column]
+        found, given = np.zeros((len(column), n)), np.frombuffer(b"".join(column))
+        width = len(given) // max(len(column), 1)
+        found[:, :width] = given.reshape(len(column), width)
+        return found
 
     owners, at, places, selected = _arrays(rows, NAMES, INTS, INTS, padded)
     kept = owners != session.erasing

@@ -20,6 +20,20 @@ def rounds_in(reader: Reader, ranges: list[Range], until: int) -> list[tuple[Any
     return [row for columns in found for row in zip(*columns[:3], strict=True)]
 
 
+@pytest.mark.parametrize("lacks", [None, 3, 4])
+def test_one_range_of_rounds_is_read_with_contexts(store: Store, lacks: int | None) -> None:
+    """In order of rounds, whatever the order of writing; those without an action are empty."""
+    rows = [decision(n, "a", position=2 * n) for n in (4, 2, 5, 3, 1)]
+    rows = [row._replace(context=b"") if row.round == lacks else row for row in rows]
+    commit(store, session(), trajectory("a"), *rows)
+    with store.reader() as reader:
+        [columns] = reader.rounds_in(S1, [("a", 2, 9)], 9)
+        assert [[*column] for column in columns[:3]] == [["a"] * 3, [2, 3, 4], [4, 6, 8]]
+        kept = {row.round: row.context for row in rows}
+        assert [*columns[3]] == [kept[2], kept[3], kept[4]]
+        assert list(reader.rounds_in(S1, [("b", 1, 9)], 9)) == []
+
+
 def test_ranges_of_rounds_are_read_at_once(store: Store) -> None:
     """Of several trajectories, up to a position, whatever is between the ranges."""
     turns = [*("", "a", "ü") * 6]

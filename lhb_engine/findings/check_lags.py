@@ -3,7 +3,7 @@
 Effects may also differ between the halves of the rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,14 +32,14 @@ class LagEffects(NamedTuple):
     """How clearly errors go with the contexts at each lag, from -n_lags to n_lags - 1.
 
     `sizes` are squares of scores, each the sum of `dim` of them; `counts` the rows that see an
-    action at the lag. `beyond` is the size of all lags from the horizon on together, and that of as
-    many rounds to come.
+    action at the lag. `lasts`: all lags from the horizon on together explain errors, and clearly
+    more than as many rounds to come.
     """
 
     sizes: Floats
     counts: Floats
     dim: int
-    beyond: tuple[float, float] = 0.0, 0.0
+    lasts: bool = False
 
     @classmethod
     def of(cls, rows: AlignedRounds, errors: Floats, horizon: int) -> "LagEffects | None":
@@ -62,28 +62,28 @@ class LagEffects(NamedTuple):
         products = (by_lag.sums(of_left, of_white) - means / np.maximum(counts, 1.0)).T
         noise = max(float(left @ left) / rows.n_rows, 1e-300)
         sizes = (products**2).sum(axis=1) / (noise * np.maximum(counts, 1.0))
-        return cls(sizes, counts, white.shape[1], _beyond(rows, errors, scale, horizon))
+        return cls(sizes, counts, white.shape[1], _lasts(rows, errors, scale, horizon))
 
 
-def _beyond(
-    rows: AlignedRounds, errors: Floats, scale: Floats, horizon: int
-) -> tuple[float, float]:
+def _lasts(rows: AlignedRounds, errors: Floats, scale: Floats, horizon: int) -> bool:
     weights = np.where(np.arange(rows.n_lags) < horizon, 0.0, 1.0)
     carried = CarriedErrors.of(rows, errors, weights, scale.shape[1])
     if carried is None:
-        return 0.0, 0.0
+        return False
     acted = actions(carried.rows)
     seen, columns = [acted.astype(np.float64)], (_centred(carried.rows.contexts, acted) @ scale).T
-    past, future = (
-        clearness(np.column_stack([carried.about, side(seen)]), side([*columns]), carried.errors)
-        for side in (carried.past, carried.future)
-    )
-    return float(past @ past), float(future @ future)
+
+    def size(side: Callable[[Sequence[Floats]], Floats]) -> float:
+        beside = np.column_stack([carried.about, side(seen)])
+        return float(np.sum(clearness(beside, side([*columns]), carried.errors) ** 2))
+
+    past = size(carried.past)
+    return past >= float(chdtri(len(columns), CHANCE)) and past >= CLEARER * size(carried.future)
 
 
 def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[Finding | Unchecked]:
     """Look for effects of contexts from h to 2h - 1 rounds ago, `doubt` times beyond chance."""
-    sizes, counts, dim, beyond = effects
+    sizes, counts, dim, lasts = effects
     n_lags = len(sizes) // 2
     past, seen = sizes[n_lags + horizon :], counts[n_lags + horizon :] >= LEAST_SEEING
     if not seen.any():
@@ -96,7 +96,6 @@ def check_horizon(effects: LagEffects, horizon: int, doubt: float) -> Iterator[F
     far = np.flatnonzero(past > doubt * chdtri(dim, CHANCE / n))
     expected = float(n * dim)
     limit = expected + SPREAD * float(np.sqrt(2.0 * expected))
-    lasts = beyond[0] >= max(float(chdtri(dim, CHANCE)), CLEARER * beyond[1])
     if len(far) == 0 and float(past.sum()) < doubt * limit and not lasts:
         return
     clearest = far[np.argsort(-past[far])[:SHOWN]] if len(far) else np.array([past.argmax()])
@@ -148,13 +147,17 @@ def check_halves(
     acted, n_lags = actions(rows), min(horizon, rows.n_lags)
     signal = _centred((rows.contexts @ known.theta)[:, None], acted)[:, 0]
     halves = np.array_split(order, 2)
+    limit = -float(ndtri(CHANCE / (2.0 * n_lags)))
+    scores = _changes(left, signal, halves, n_lags)
+    if scores.max() <= limit:
+        return
     carried = carried_over(rows, known, rows.dim).T
     carried = np.column_stack([rows.intercept, *(innovations(rows, one, rho) for one in carried)])
     turned = left.copy()
     for half in halves:
         turned[half] -= carried[half] @ np.linalg.lstsq(carried[half], left[half])[0]
-    scores = _changes(np.stack([left, turned]), signal, halves, n_lags).min(axis=0)
-    differ = np.flatnonzero(scores > -ndtri(CHANCE / (2.0 * n_lags)))
+    scores = np.minimum(scores, _changes(turned, signal, halves, n_lags))
+    differ = np.flatnonzero(scores > limit)
     if len(differ) == 0:
         return
     lags = np.sort(differ[np.argsort(-scores[differ])[:SHOWN]]).tolist()
@@ -167,7 +170,7 @@ def check_halves(
 
 
 def _changes(errors: Floats, signal: Floats, halves: list[Ints], n_lags: int) -> Floats:
-    """Return how clearly a signal's effect on errors (..., n_places) differs between halves."""
+    """Return how clearly a signal's effect on errors (n_places,) differs between halves."""
     by_lag = ByLag(n_lags, errors.shape[-1])
     of_signal, of_square = by_lag.turned(np.stack([signal, signal**2]))
     effects, variances = [], []

@@ -3,8 +3,9 @@
 Columns are carried over lags as scores are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import fdtrc, ndtri
@@ -50,9 +51,10 @@ def check_scores(
     few = (every**2).sum(axis=0) ** 2 < LEAST_ROWS * (every**4).sum(axis=0)
     every[:, few] = 0.0  # a single reward would decide
     ahead = np.column_stack([carried.about, carried.future(features)])
-    chance = clearness(ahead, carried.future(products), target)
+    later = carried.future(products)
+    chance = clearness(ahead, later, target)
     scale = max(1.0, float(np.sqrt(np.mean(chance**2))))
-    least = max(1.0, together(ahead, carried.future(products), target)[0])
+    least = max(1.0, together(ahead, later, target)[0])
     beside = np.column_stack([carried.about, carried.past(features)])
     for _ in range(most):
         size, n_free = together(beside, every, target)
@@ -93,24 +95,27 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
     if dim <= MOST_FEATURES:
         one, other = np.triu_indices(dim)
         steady = np.concatenate([features, features[:, one] * features[:, other]], axis=1)
-    past, future = carried.past([*steady.T]), carried.future([*steady.T])
-    found: list[float] = []
-    chance: list[float] = []
-    each: list[float] = []  # the smaller of what the halves of the rows say
+    lately, alike = [], []
     for memory in MEMORIES:
         fading = (1.0 - 1.0 / memory) ** np.arange(carried.rows.n_lags) / memory
-        lately = [np.convolve(np.append(0.0, one), fading)[: len(one)] for one in features.T]
-        lately = [np.where(there, one, 0.0) for one in lately]
-        alike = [np.einsum("pi,ip->p", features, lately)]
-        for scores, side, over in (found, past, carried.past), (chance, future, carried.future):
-            beside = np.column_stack([about, side[:, :dim], over(lately), side[:, dim:]])
-            scores.append(float(clearness(beside, over(alike), target)[0]))
-            if scores is found:
-                each.append(_in_halves(beside, over(alike), target, found[-1]))
-    limit = -float(ndtri(CHANCE / (2.0 * len(MEMORIES))))
-    limit = max(limit, CLEARER * float(np.abs(chance).max()))
-    best = int(np.argmax(np.abs(found)))
-    if abs(found[best]) >= limit and each[best] >= IN_EACH:
+        faded = [np.convolve(np.append(0.0, one), fading)[: len(one)] for one in features.T]
+        lately.append([np.where(there, one, 0.0) for one in faded])
+        alike.append([np.einsum("pi,ip->p", features, lately[-1])])
+
+    def judged(over: Callable[[Sequence[Floats]], Floats]) -> tuple[list[Any], Floats]:
+        """Return what stands beside and the column of each memory, and how clear this is."""
+        side, every = over([*steady.T]), zip(lately, alike, strict=True)
+        first, last = side[:, :dim], side[:, dim:]
+        columns = [(np.column_stack([about, first, over(a), last]), over(b)) for a, b in every]
+        return columns, np.array([clearness(*one, target)[0] for one in columns])
+
+    columns, found = judged(carried.past)
+    best, limit = int(np.abs(found).argmax()), -float(ndtri(CHANCE / (2.0 * len(MEMORIES))))
+    if abs(found[best]) < limit:
+        return
+    limit = max(limit, CLEARER * float(np.abs(judged(carried.future)[1]).max()))
+    beside, column = columns[best]
+    if abs(found[best]) >= limit and _in_halves(beside, column, target, found[best]) >= IN_EACH:
         memory, pays = MEMORIES[best], "less" if found[best] < 0.0 else "more"
         yield Finding(
             "repetition",
@@ -157,7 +162,7 @@ class CarriedErrors:
     @property
     def about(self) -> Floats:
         """The baseline and the covariates, (n_rows, 1 + n_covariates)."""
-        return np.column_stack([self.left(one) for one in self.rows.beside.T])
+        return self.left(self.rows.beside)
 
     def past(self, columns: Sequence[Floats]) -> Floats:
         """Return columns, one number a place each, summed over lags, (n_rows, n_columns)."""
@@ -169,12 +174,12 @@ class CarriedErrors:
 
     def _carried(self, columns: Sequence[Floats], by: Floats, skip: int) -> Floats:
         lagged = (np.convolve(np.append(one, 0.0), by)[skip:][: len(one)] for one in columns)
-        return np.column_stack([self.left(one) for one in lagged])
+        return self.left(np.column_stack([*lagged]))
 
     def left(self, values: Floats) -> Floats:
-        """Return what a column, one number a place, keeps less rho times the last, (n_rows,)."""
-        here = np.where(self.rows.number > 0, values, 0.0)
-        return innovations(self.rows, here, self.rho)[self.order]
+        """Return what columns, one number a place, keep less rho times the last, (n_rows, ...)."""
+        is_row = (self.rows.number > 0).reshape(-1, *[1] * (values.ndim - 1))
+        return innovations(self.rows, np.where(is_row, values, 0.0), self.rho)[self.order]
 
 
 def score_weights(rows: AlignedRounds, known: Predictor) -> Floats:

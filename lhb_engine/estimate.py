@@ -1,7 +1,7 @@
 """The result of a fit, with what supports it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -195,13 +195,10 @@ class Estimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; `from_json` restores its floats to the bit."""
-        out = asdict(self)
-        out["active_lags"] = list(self.active_lags)
-        out["products"] = [list(pair) for pair in self.products]
-        for name in ARRAYS:
-            value = getattr(self, name)
-            out[name] = None if value is None else value.tolist()
-        return out
+        out = {one.name: getattr(self, one.name) for one in fields(self)}
+        arrays = {name: out[name].tolist() for name in ARRAYS if out[name] is not None}
+        pairs = [list(pair) for pair in self.products]
+        return out | arrays | {"active_lags": list(self.active_lags), "products": pairs}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Estimate":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import psycopg
@@ -26,7 +27,7 @@ from service.rounds.reward import Reward
 from service.session.records import SessionKey
 from service.storage.ports import Changes, Contended, Keys, KnownRows
 from service.storage.postgres.connection import translated
-from service.storage.postgres.statements import PostgresReader, columns
+from service.storage.postgres.statements import SQL, Pipeline, PostgresReader, columns
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
 from service.writer.unit_of_work import UnitOfWork
 from tests.examples import examples
@@ -63,7 +64,9 @@ def test_columns_come_back_as_rows(migrated: str, rows: list[tuple[str, int, flo
     rows = [("NULL", 0, -0.0), ("{a,\"b\\c'}", 1, 1e-320), ("", 2, 0.1), *rows]
     with psycopg.connect(migrated, cursor_factory=RawCursor) as connection:
         sql = "select * from unnest($1::text[], $2::bigint[], $3::float8[])"
-        assert connection.execute(sql, columns(rows)).fetchall() == rows
+        with patch.dict(SQL, {"given": sql}):
+            exchange = Pipeline(connection).exchange([("given", columns(rows))])
+            assert connection.wait(exchange) == [rows]
 
 
 def test_a_batch_asks_for_nothing_one_by_one(

@@ -126,7 +126,7 @@ def test_a_body_of_100_mb_is_refused_and_not_kept(tmp_path: Path) -> None:
 
 def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
     """The first decision comes before the last of them has waited long enough to be let go."""
-    server = Server(tmp_path / "lhb.db", LHB_BODY_TIMEOUT_SECONDS="3")
+    server = Server(tmp_path / "lhb.db", LHB_BODY_TIMEOUT_SECONDS="15")
     with server, server.client() as client:
         session = create(client)
         begun = request_of(session, {"contexts": ARMS}, length=1000)
@@ -150,7 +150,7 @@ def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
 def test_who_does_not_read_an_export_holds_no_view_of_the_database(tmp_path: Path) -> None:
     file = tmp_path / "lhb.db"
     with (
-        Server(file, LHB_BODY_TIMEOUT_SECONDS="4") as server,
+        Server(file, LHB_BODY_TIMEOUT_SECONDS="15") as server,
         server.client() as client,
         closing(sqlite3.connect(file, timeout=0)) as beside,
     ):

@@ -4,7 +4,6 @@ import os
 import resource
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -297,10 +296,8 @@ def test_a_database_that_refuses_writes_while_it_is_served(tmp_path: Path) -> No
         assert decide(client, session, 1).status_code == 201
         with sqlite3.connect(database, isolation_level=None) as other:
             other.execute("begin immediate")
-            began = time.monotonic()
-            answer = decide(client, session, 2)
+            answer = decide(client, session, 2)  # answered while the lock is held
             assert (answer.status_code, answer.json()["code"]) == (503, "storage_busy")
-            assert time.monotonic() - began < 30
             other.execute("rollback")
         other.close()
         assert decide(client, session, 2).json()["round"] == 2

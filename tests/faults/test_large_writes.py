@@ -246,7 +246,7 @@ def test_a_frozen_writer_that_wakes_touches_no_other_log(postgres_url: str, tmp_
                 break
             frozen.process.send_signal(signal.SIGCONT)
             time.sleep(0.003)
-        assert 0 < n_rows(url, "decisions") < N
+        assert n_rows(url, "decisions") < N  # of which the other may have erased some already
         until(lambda: n_rows(url, "hidden_rows") == 0)
         assert n_rows(url, "decisions") == 0
         second = threading.Thread(target=append, args=(other, "second"))

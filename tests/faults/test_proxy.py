@@ -37,7 +37,7 @@ def test_the_proxy_passes_bodies_on_and_speaks_problem_json(tmp_path: Path) -> N
     with ExitStack() as stack:
         server = stack.enter_context(Server(tmp_path / "lhb.db"))
         url = stack.enter_context(proxy([int(server.url.rpartition(":")[2])]))
-        client = stack.enter_context(httpx.Client(base_url=url, timeout=30))
+        client = stack.enter_context(httpx.Client(base_url=url, timeout=120))
         path = f"/v1/sessions/{create(client)}/decisions"
         assert client.post(path, json={"contexts": ARMS}).status_code == 201
         before = proxy_memory(url)

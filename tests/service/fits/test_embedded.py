@@ -256,7 +256,7 @@ async def test_a_session_may_go_during_its_fit(serve: Serve, how: str) -> None:
             assert (await client.patch(path, json={"archived": True})).status_code == 200
             gate.unlink()
             problem(await waiting, 409, "archived")
-            assert len(await installed(client, session)) == 1
+            assert len(await until(lambda: installed(client, session))) == 1
 
         async def idle() -> bool:
             return client.service.fits.queue().n_due == 0

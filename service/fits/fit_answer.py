@@ -9,33 +9,22 @@ from service.session.records import KeptSumsRow, SessionRow
 
 @dataclass(frozen=True, slots=True)
 class FitSums:
-    """What a fit's process returns of its sums: moments as bytes, None where rows may change."""
+    """What a fit's process returns of its sums."""
 
-    estimate: int  # number of the estimate that the fit began from; 0: none
-    first_round: int  # as in `KeptSums`, like `last_round`, `n_settled` and `settled`
-    last_round: int
-    n_settled: int
-    settled: bytes
-    total: bytes | None  # of all rows
-    seen: bytes | None  # of the rows that the installed estimate's fit used
-    measured: int  # position of the last measurement that the fit could use
-    anew: int  # position of the last correction whose old value was never in them
+    row: KeptSumsRow  # of nobody yet, and with the estimate that the fit began from
+    total: bytes | None  # moments of all rows, the next fit's `seen`; None where rows may change
 
-    def row(self, session: SessionRow, installed: dict[str, Any] | None) -> KeptSumsRow | None:
+    def kept(self, session: SessionRow, installed: dict[str, Any] | None) -> KeptSumsRow | None:
         """Return the row to be kept after the fit, or None if the next one has no use for it.
 
         `installed` are the diagnostics of the fit's estimate if it was installed.
         """
+        tenant, id = session.key
+        row = self.row._replace(tenant=tenant, session_id=id, estimate=session.estimate)
         if installed is None:
-            is_useful, seen = session.estimate == self.estimate, self.seen
-        else:
-            is_useful, seen = installed.get("since_round", 1) == self.first_round, self.total
-        if not is_useful:
-            return None
-        place = self.first_round, self.last_round, self.n_settled
-        return KeptSumsRow(
-            *session.key, session.estimate, *place, self.settled, seen, self.measured, self.anew
-        )
+            return row if session.estimate == self.row.estimate else None
+        is_useful = installed.get("since_round", 1) == row.first_round
+        return row._replace(seen=self.total) if is_useful else None
 
 
 @dataclass(frozen=True, slots=True)

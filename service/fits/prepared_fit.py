@@ -69,8 +69,7 @@ class PreparedFit:
 
 
 def _of_nothing(history: History, products: Products) -> Estimate:
-    window = history.window
-    assert window is not None
+    window = history.cut_window
     return Estimate(
         "insufficient_data",
         np.zeros(window.n_lags),
@@ -231,7 +230,8 @@ def sums_to_keep(sums: SessionSums, session: SessionRow, anew: int, *, is_new: b
     """
     kept = sums.kept
     seen = None if kept.seen is None else kept.seen.to_bytes()
-    blobs = kept.settled.to_bytes(), sums.total.to_bytes() if sums.total_stays else None, seen
     place = 0 if is_new else session.estimate, kept.first, kept.last, kept.n_settled
     assert session.schedule.current is not None
-    return FitSums(*place, *blobs, session.schedule.current.known.measured, anew)
+    measured = session.schedule.current.known.measured
+    row = KeptSumsRow("", "", *place, kept.settled.to_bytes(), seen, measured, anew)
+    return FitSums(row, sums.total.to_bytes() if sums.total_stays else None)

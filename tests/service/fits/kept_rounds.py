@@ -148,7 +148,7 @@ class World:
         answer = run_fit(self.url, *self.harness.key, due, 0.0)
         self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
         assert answer is not None
-        anew = FOR_EVER if answer.sums is None else answer.sums.anew
+        anew = FOR_EVER if answer.sums is None else answer.sums.row.anew
         found = [answer]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(service.fits.prepared_fit, "usable_sums", lambda *args: (None, anew))

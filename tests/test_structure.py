@@ -35,14 +35,14 @@ MOST_INNER_IMPORTS = 22
 # conditions on each feature, and files that have some: as many as there are, so that none is added
 # unseen; those on a clock are to be at most 6 in 3 files
 MOST_CONDITIONS = {
-    "clock": (3, 2),
-    "levels": (30, 16),
-    "memory": (6, 4),
+    "clock": (2, 1),
+    "levels": (28, 16),
+    "memory": (5, 3),
     "reward_mode": (2, 2),
-    "default_reward": (7, 7),
-    "covariates": (31, 18),
-    "trial": (26, 13),
-    "retention": (31, 12),
+    "default_reward": (5, 5),
+    "covariates": (28, 15),
+    "trial": (25, 12),
+    "retention": (29, 12),
     "zero_start": (8, 4),
     "erasing": (15, 9),
 }

@@ -35,6 +35,12 @@ def draw_little(monkeypatch: pytest.MonkeyPatch, *, remembers: bool = True) -> N
         monkeypatch.setattr(module, name, once(getattr(module, name)))
 
 
+def fit_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `anytime` fit half as often, and few times before there are rows enough for sums."""
+    growth = {"early": 10.0, "early_growth": 2.0, "late_growth": 1.15}
+    monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **growth))
+
+
 def once(work: Callable[..., Any]) -> Callable[..., Any]:
     """Work out each result once, of arguments that are equal to the bit."""
     known: dict[bytes, bytes] = {}
@@ -52,3 +58,9 @@ def once(work: Callable[..., Any]) -> Callable[..., Any]:
 def little_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """For modules whose tests show nothing of how well fits find the truth: they import it."""
     draw_little(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def seldom_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For modules whose tests compare fits with one another: they import it."""
+    fit_seldom(monkeypatch)

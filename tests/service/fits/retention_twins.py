@@ -23,7 +23,7 @@ from service.storage.transactions import Slices, Store
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.contracts.conftest import reopen, store  # noqa: F401
-from tests.lhb_engine.draw_little import draw_little
+from tests.lhb_engine.draw_little import draw_little, fit_seldom
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 
@@ -41,6 +41,7 @@ def small_limits(
     """Sums from 64 rounds on, and slices of a few rows."""
     keep_sums_from(monkeypatch, 64)
     draw_little(monkeypatch)
+    fit_seldom(monkeypatch)
     monkeypatch.setattr(levels, "LEAST_STRETCH", 16)
     monkeypatch.setattr(service.rounds.retention, "LEAST_SECONDS", 0.0)
     store.slices = Slices(rows=11, page=7, pages=3)

@@ -21,7 +21,7 @@ from service.rounds.slot_sums import keep_slots
 from service.session import slot_clock
 from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session
-from tests.lhb_engine.draw_little import draw_little
+from tests.lhb_engine.draw_little import draw_little, fit_seldom
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import SLICED, without_seconds
 from tests.service.service_harness import ServiceHarness
@@ -34,6 +34,7 @@ ALL = 2**40
 def make_small(patch: pytest.MonkeyPatch) -> None:
     """Moments from 48 slots on; stretches of eight slots; few decisions are read at once."""
     draw_little(patch)
+    fit_seldom(patch)
     keep_sums_from(patch, 48, grain=8)
     for module in (slot_clock, slot_sums):
         patch.setattr(module, "STRETCH", 8)

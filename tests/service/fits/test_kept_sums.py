@@ -16,6 +16,7 @@ from service.rounds import history
 from service.session.records import Watermark
 from service.transfer.replay import replay_session
 from tests.examples import repeats
+from tests.lhb_engine.draw_little import seldom_fitted  # noqa: F401
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness

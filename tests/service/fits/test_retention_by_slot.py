@@ -145,7 +145,7 @@ def copied(harness: ServiceHarness, world: World, path: Path, **asked: Any) -> d
     harness.key, compared = made.key, (made.trial.since, made.n_rounds)
     harness.tick()
     world.fit()
-    world.play(20)
+    world.play(30)
     assert n_replayed(harness) >= 1
     return {"found": found(harness), "compared": compared}
 

@@ -67,7 +67,7 @@ def test_a_session_by_the_clock_lives_on_sums(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("totals", ["all", "trajectory"])
+@pytest.mark.parametrize("totals", ["trajectory", *repeats("all")])
 def test_what_is_void_corrected_or_erased_is_in_no_sum(
     harness: ServiceHarness, database_url: str, totals: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_totals_may_stop_for_longer_than_the_latest_slots(
 def test_totals_of_trajectories_may_never_come(harness: ServiceHarness, database_url: str) -> None:
     world = World(harness, database_url, clock={"totals": "trajectory"}, options=SHARED)
     world.total = lambda *args: None  # type: ignore[method-assign]
-    world.play(20)
+    world.play(66)
     assert world.n_fits > 2
     assert world.n_erased_of_replay() == 0
 

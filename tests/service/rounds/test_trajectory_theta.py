@@ -27,7 +27,7 @@ from service.transfer.replay import replay_session
 from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database, repeats
-from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
+from tests.lhb_engine.draw_little import little_drawn, seldom_fitted  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 DIM, USERS = 2, ("a", "b", "c", "d", "e", "f")

@@ -187,6 +187,7 @@ def test_every_alert_fires_when_it_should_and_not_before() -> None:
     assert fires == is_silent == {rule["alert"] for rule in alerts()}
 
 
+@pytest.mark.slow
 def test_the_tests_of_alerts_notice_a_limit_that_is_ten_times_as_high(tmp_path: Path) -> None:
     """Of each rule that has one; of `== 0` and `> 0`, another sign."""
     whole = yaml.safe_load((ROOT / "deploy/alerts_test.yml").read_text())

@@ -22,6 +22,7 @@ from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.simulation.environment import LongHorizonEnvironment, ProfileEnvironment
 from lhb_engine.simulation.play import simulate
+from tests.examples import repeats
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 from tests.lhb_engine.posterior.test_coloured_noise import coloured
 
@@ -187,7 +188,7 @@ def played(kind, profiles):
     return simulate("anytime", world_of(kind), n_rounds=250, seed=3, options={"profiles": profiles})
 
 
-@pytest.mark.parametrize("kind", [LongHorizonEnvironment, Clickbait])
+@pytest.mark.parametrize("kind", [Clickbait, *repeats(LongHorizonEnvironment)])
 def test_the_form_is_that_of_the_world(kind):
     """Shared profiles decide as if nothing else was known; clickbait is seen through."""
     world, told, plain = world_of(kind), played(kind, "chosen"), played(kind, "shared")

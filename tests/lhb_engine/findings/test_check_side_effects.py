@@ -12,6 +12,7 @@ from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
+from tests.examples import repeats
 
 DIM, N = 3, 6000
 
@@ -56,7 +57,7 @@ def test_the_feature_that_people_leave_after_is_named(sign: float, word: str) ->
     [lambda *_: 0.05, lambda _, age: float(age >= 12), lambda _, age: 0.3 / age],
     ids=["chance", "twelve rounds", "new ones"],
 )
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [2, *repeats(3)])
 def test_ends_that_follow_from_no_choice_are_not_found(
     leaves: Callable[[Floats, int], float], seed: int
 ) -> None:
@@ -122,7 +123,7 @@ def test_what_was_chosen_before_counts() -> None:
     assert found.features == (2,)
 
 
-@pytest.mark.parametrize("n_users", [1, 60, 3000])
+@pytest.mark.parametrize("n_users", [60, *repeats(1, 3000)])
 @pytest.mark.parametrize(
     "comes",
     [

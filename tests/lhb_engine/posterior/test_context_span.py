@@ -11,6 +11,7 @@ from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.posterior.sweep_products import ContextSpan
+from tests.examples import repeats
 
 
 def wide_history(dim, n=30, *, n_lags=8, n_parts=1, keep=1.0, level=0.0, seed=0):
@@ -43,8 +44,17 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(("signed", "rho"), [(False, 0.0), (True, 0.0), (False, 0.6)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "signed", "rho"),
+    [
+        *(("complete", False, 0.0), ("a missing reward", True, 0.0), ("trajectories", False, 0.6)),
+        *repeats(
+            *(("complete", True, 0.0), ("complete", False, 0.6)),
+            *(("a missing reward", False, 0.0), ("a missing reward", False, 0.6)),
+            *(("trajectories", False, 0.0), ("trajectories", True, 0.0)),
+        ),
+    ],
+)
 def test_the_span_gives_the_posterior_of_all_features(monkeypatch, kind, signed, rho):
     rows = whitened(align(wide_history(90, **KINDS[kind])), rho)
     start = np.random.default_rng(1).standard_normal(90)

@@ -23,10 +23,8 @@ def said(past, **options):
     return estimate, estimate.intervals
 
 
-SLOW = (pytest.param(kind, marks=pytest.mark.slow) for kind in ("missing", "trajectories"))
-
-
-@pytest.mark.parametrize("kind", ["complete", *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["complete", "missing", "trajectories"])
 def test_intervals_hold_theta_and_the_active_lag_weights(kind):
     theta, weights = [], []
     for seed in range(30):

@@ -11,6 +11,7 @@ from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
 from service.transfer.replay import replay_session
 from tests.examples import on_one_database, repeats
+from tests.lhb_engine.draw_little import seldom_fitted  # noqa: F401
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
@@ -158,9 +159,9 @@ class LongSpans(Defaults):
 @pytest.mark.parametrize(
     ("database_url", "zero_start", "settings", "world"),
     [
-        ("sqlite", False, SUM, Sums),
         ("sqlite", False, {**MADE, "default_reward": 0.25}, LongSpans),
         *repeats(
+            ("sqlite", False, SUM, Sums),
             ("sqlite", True, {**SUM, "default_reward": 0.25}, Sums),
             ("sqlite", True, {**MADE, "default_reward": 0.25}, LongSpans),
             ("postgres", False, {**MADE, "default_reward": 0.25}, LongSpans),

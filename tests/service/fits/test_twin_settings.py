@@ -156,7 +156,7 @@ def test_a_wait_changes_nothing_where_each_round_has_its_reward(
 
 
 @on_both
-@pytest.mark.parametrize("more", [{}, {"default_reward": 0.25}, {"reward_mode": "sum"}])
+@pytest.mark.parametrize("more", [{"default_reward": 0.25}, {"reward_mode": "sum"}, *repeats({})])
 def test_a_decision_that_waits_for_a_fit_is_as_one_that_comes_after_it(
     harness: ServiceHarness, database_url: str, tmp_path: Path, more: dict[str, Any]
 ) -> None:

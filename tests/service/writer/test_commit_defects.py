@@ -10,6 +10,7 @@ from service.base.problems import ProblemCode, Unavailable
 from service.storage.sqlite.store import SqliteTransaction
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
+from tests.examples import repeats
 from tests.service.service_harness import ServiceHarness
 from tests.service.writer.sample_commands import WritesThenFails, decide
 
@@ -98,8 +99,7 @@ def test_what_the_database_undid_by_itself_is_not_acknowledged(harness: ServiceH
         assert [one.round for one in reader.decisions((*harness.key, ""), 0, 10)] == [1]
 
 
-@pytest.mark.parametrize("brief", [False, True])
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(("n", "brief"), [(1, True), (3, False), *repeats((1, False), (3, True))])
 def test_a_rollback_that_fails_is_survived(
     harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch, n: int, brief: bool
 ) -> None:

@@ -7,7 +7,6 @@ access. `measured` is for `simulate(measure=...)`: which rewards are seen.
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.signal import lfilter
 from scipy.special import ndtri
 from scipy.stats import t as student
 
@@ -471,12 +470,19 @@ class Day(Season):
     PERIOD = 24
 
 
+def autoregressive(innovations: Floats, memory: float) -> Floats:
+    """Return a series, (n,): `memory` of the last round's value, and the round's innovation."""
+    from scipy.signal import lfilter  # here: it takes a second to load
+
+    return np.asarray(lfilter([1.0], [1.0, -memory], innovations))
+
+
 class ColouredNoise(Disturbed):
     """Autoregressive noise of standard deviation 2: 0.9 of the last round's, and an innovation."""
 
     def _added(self, rounds: Ints) -> Floats:
         innovation = 2.0 * float(np.sqrt(1.0 - 0.9**2))
-        return np.asarray(lfilter([innovation], [1.0, -0.9], self._innovations(len(rounds))))
+        return autoregressive(innovation * self._innovations(len(rounds)), 0.9)
 
 
 class LastingNoise(Disturbed):
@@ -484,7 +490,7 @@ class LastingNoise(Disturbed):
 
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
         """Plain rewards and the noise."""
-        added = lfilter([0.1], [1.0, -0.95], self._innovations(len(signals)))
+        added = autoregressive(0.1 * self._innovations(len(signals)), 0.95)
         return np.asarray(super(Disturbed, self).rewards(signals, first) + added[first - 1 :])
 
 

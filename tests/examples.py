@@ -9,8 +9,8 @@ LEAST = 5
 
 
 def examples(n: int) -> int:
-    """A quarter of `n` in `make test`; all in `make test-all`, which sets LHB_TEST_EXAMPLES."""
-    return n if os.environ.get("LHB_TEST_EXAMPLES") == "all" else max(LEAST, n // 4)
+    """An eighth of `n` in `make test`; all in `make test-all`, which sets LHB_TEST_EXAMPLES."""
+    return n if os.environ.get("LHB_TEST_EXAMPLES") == "all" else max(LEAST, n // 8)
 
 
 def repeats(*parameters: Any) -> list[Any]:

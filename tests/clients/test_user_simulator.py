@@ -34,7 +34,7 @@ ROUGH = Transport(delay=3.0, lost=0.2, doubled=0.4, reordered=0.3)
 
 @pytest.mark.parametrize("transport", [*repeats(Transport()), Transport(doubled=0.5)])
 def test_one_client_does_what_is_done_in_process(url: str, transport: Transport) -> None:
-    settings = replace(SMALL, transport=transport, options={"anytime": SHARED})
+    settings = replace(SMALL, users=6, transport=transport, options={"anytime": SHARED})
     [here] = simulate_all(settings, player=play_users_in_process)["anytime"]
     [there] = simulate_all(settings, url, player=users_over_http(url, 1))["anytime"]
     for name in ("arms", "rewards", "regret"):

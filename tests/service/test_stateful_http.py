@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from tests.examples import examples
 from tests.service.http_harness import HttpHarness
 from tests.service.service_harness import CONTEXTS
 from tests.service.test_stateful import NAMES, VALUES, Machine
@@ -55,7 +56,7 @@ class HttpMachine(Machine):
 
 TestServiceOverHttp = HttpMachine.TestCase
 TestServiceOverHttp.settings = settings(
-    max_examples=8,
+    max_examples=examples(8),
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),

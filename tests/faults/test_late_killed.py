@@ -24,7 +24,7 @@ from tests.faults.test_retention_killed import (
     served,
 )
 
-N_KILLS = 8
+N_KILLS = 6
 REPLAY = """
 import sys
 from service.storage.database_url import open_reader

@@ -192,10 +192,15 @@ class Verdict:
     @property
     def note(self) -> str:
         """The remark shown beside the verdict; empty if there is none."""
+        doubt = [self.rule.doubt] if self.rule.doubt and not self.obstacle else []
+        return "; ".join([*doubt, *self.remarks])
+
+    @property
+    def remarks(self) -> list[str]:
+        """What this verdict's own statistics add; the rule's doubt is of all its verdicts."""
         if self.obstacle:
-            return self.obstacle
+            return [self.obstacle]
         notes = [f"provisional, {self._few_seeds}"] if self._few_seeds else []
-        notes += [self.rule.doubt] if self.rule.doubt else []
         highest = max(interval.high for interval in self.intervals.values())
         holds = self.outcome is Outcome.HOLDS
         if self.rule.bound and holds and highest < self.rule.target - RATE_MARGIN:
@@ -205,7 +210,7 @@ class Verdict:
         outcomes = list(self.parts.values())
         if len(set(outcomes)) > 1 and not holds:
             notes.append(", ".join(f"{outcomes.count(o)} {o}" for o in Outcome if o in outcomes))
-        return "; ".join(notes)
+        return notes
 
     def __str__(self) -> str:
         return f"{self.outcome} ({self.note})" if self.note else str(self.outcome)

@@ -58,10 +58,10 @@ def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
     own = records[scale]
     verdicts = [v for record in own.values() for v in record.verdicts(rulebook)]
     parts = [
-        HEAD.format(arms=scale.arms, noise=scale.noise),
+        HEAD.format(arms=scale.arms, noise=scale.noise, seeds=scale.seeds),
         _items(rulebook, verdicts),
         _sensitivity(records, rulebook),
-        *(_section(name, own.get(name), rulebook) for name in EXPERIMENTS),
+        *(_section(name, own.get(name), rulebook, scale) for name in EXPERIMENTS),
         _runs(own, target, scale),
     ]
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -109,16 +109,15 @@ def _required(rule: Rule) -> str:
 
 
 def _items(rulebook: Rulebook, verdicts: Sequence[Verdict]) -> str:
-    """Return what the paper says and the outcomes of its claims, as Markdown."""
+    """Return what the paper says and the outcomes of its claims, as a list in Markdown."""
     outcomes: dict[str, list[str]] = {}
     for verdict in verdicts:
         outcomes.setdefault(verdict.rule.id, []).append(str(verdict.outcome))
-    rows = [
-        (item.place, item.what, _judgement(item, outcomes) or f"none: {item.reason}")
-        for item in rulebook.items
-    ]
-    heads = ("place", "what it says", "judged by")
-    return "## Every item of the paper\n\n" + markdown(heads, rows)
+    lines = []
+    for item in rulebook.items:
+        judged = _judgement(item, outcomes) or f"Not judged: {item.reason}"
+        lines.append(f"- **{item.place}**: {item.what.removesuffix('.')}. {judged}")
+    return "## Every item of the paper\n\n" + "\n".join(lines).replace("|", "\\|") + "\n"
 
 
 def _judgement(item: Item, outcomes: dict[str, list[str]]) -> str:
@@ -133,7 +132,7 @@ def _judgement(item: Item, outcomes: dict[str, list[str]]) -> str:
     )
 
 
-def _section(name: str, record: Record | None, rulebook: Rulebook) -> str:
+def _section(name: str, record: Record | None, rulebook: Rulebook, scale: Scale) -> str:
     experiment = load_experiment(name)
     if record is None:
         return f"## {name}\n\nNot run in this edition (`lhb reproduce {name}`).\n"
@@ -145,39 +144,64 @@ def _section(name: str, record: Record | None, rulebook: Rulebook) -> str:
         "",
         f"![{name}](figures/{name}.png)",
         "",
-        record.caption.replace(f"; {Experiment.bands}", ""),
+        _caption(record, scale),
         "",
         _claims(verdicts) if verdicts else "No claim is judged here.\n",
     ]
     return "\n".join(lines)
 
 
+def _caption(record: Record, scale: Scale) -> str:
+    """Return the settings of a record, less what the page's opening says of all."""
+    caption = record.caption
+    usual = (
+        f"; {Experiment.bands}",
+        f"; K={scale.arms}",
+        f"; noise sd {scale.noise:g}",
+        f" {scale.seeds} seeds.",
+    )
+    for words in usual:
+        if caption.count(words) == 1 and words + " sum(w)" not in caption:
+            caption = caption.replace(words, "")
+    return caption
+
+
 def _claims(verdicts: Sequence[Verdict]) -> str:
-    """Return a row for each verdict; a claim's words stand in the first of its rows."""
-    rows, before = [], None
+    """Return a row for each claim, with the verdicts of all algorithms that it judges."""
+    by_claim: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        rule = verdict.rule
-        words = rule.says if rule.id != before else ""
-        before = rule.id
-        rows.append((words, rule.agent, f"**{verdict}**", _deciding(verdict), _required(rule)))
-    heads = ("claim", "algorithm", "verdict", "deciding setting", "required")
-    named = any(verdict.rule.agent for verdict in verdicts)
-    kept = [i for i, head in enumerate(heads) if named or head != "algorithm"]
-    return markdown([heads[i] for i in kept], [[row[i] for i in kept] for row in rows])
+        by_claim.setdefault(verdict.rule.id, []).append(verdict)
+    rows = []
+    for judged in by_claim.values():
+        rule = judged[0].rule
+        words = f"{rule.says} ({rule.doubt})" if rule.doubt else rule.says
+        rows.append((words, _required(rule), "; ".join(_judged(verdict) for verdict in judged)))
+    return markdown(("claim", "required", "verdict, and the setting that decides"), rows)
+
+
+def _judged(verdict: Verdict) -> str:
+    """Return whom a verdict judges, its outcome, its remarks and the setting that decides."""
+    of = f"{verdict.rule.agent} " if verdict.rule.agent else ""
+    remarks = f" ({'; '.join(verdict.remarks)})" if verdict.remarks else ""
+    deciding = _deciding(verdict)
+    return f"{of}**{verdict.outcome}**{remarks}{deciding and ', ' + deciding}"
 
 
 def _runs(records: dict[str, Record], target: Path, scale: Scale) -> str:
     """Return what was run: seeds and processor time of each record, as Markdown."""
-    rows = []
+    parts = []
     for name, record in records.items():
         first, last, _ = record.seeds
-        cost = "not measured" if record.cpu_seconds is None else f"{record.cpu_seconds:.0f}"
+        cost = "time not measured" if record.cpu_seconds is None else f"{record.cpu_seconds:.0f} s"
+        seeds = "" if (first, last) == (0, scale.seeds - 1) else f", seeds {first} to {last}"
         link = f"[{name}]({target.stem}/{record_path(target, name, scale).name})"
-        rows.append((link, str(record.n_cases), f"{first} to {last}", cost))
+        parts.append(f"{link} {record.n_cases} ({cost}{seeds})")
     seconds = sum(record.cpu_seconds or 0.0 for record in records.values())
-    heads = ("record", "runs", "seeds", "processor seconds")
-    about = "Code, commit and versions of libraries are in the records."
-    return f"## Runs\n\nTogether: {spent(seconds)}. {about}\n\n" + markdown(heads, rows)
+    about = (
+        f"Code, commit and versions of libraries are in the records. Runs of each, with the time "
+        f"of a processor; seeds are 0 to {scale.seeds - 1} unless said:\n{', '.join(parts)}.\n"
+    )
+    return f"## Runs\n\nTogether: {spent(seconds)}. {about}"
 
 
 def _sensitivity(records: dict[Scale, dict[str, Record]], rulebook: Rulebook) -> str:

@@ -134,12 +134,12 @@ def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
         section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         for rule in load_rulebook().of(name):
             says = rule.says.replace("|", "\\|")
-            assert f"| {says} |" in section
-            assert not rule.agent or f"| {rule.agent} | **" in section
+            assert f"\n| {says} " in section
+            assert not rule.agent or f" {rule.agent} **" in section
     for item in load_rulebook().items:
         assert item.what.replace("|", "\\|") in text
     # nothing is judged on two seeds: no verdict may be printed
-    assert not re.search(r"\| \*\*(holds|does not hold|undecided)", text)
+    assert not re.search(r"\*\*(holds|does not hold|undecided)", text)
 
 
 @pytest.mark.slow

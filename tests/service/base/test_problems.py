@@ -16,22 +16,22 @@ HEAD = (
     'problem details: `{"type", "title", "status", "code", "detail", "field", "errors"?}`.',
     "Programs go by `code`; `detail` is for people, and `field` names what is to blame. A 429, and",
     "a 503 that says when to come back, carry `Retry-After`.",
-    "",
-    "| status | code | meaning |",
-    "|-|-|-|",
 )
 
 
 def written() -> str:
     """Return the text of the page."""
-    rows = [f"| {code.status} | `{code}` | {code.meaning} |" for code in ProblemCode]
-    return "\n".join([*HEAD, *rows, ""])
+    lines = [*HEAD]
+    for status in sorted({code.status for code in ProblemCode}):
+        lines += ["", f"## {status}", ""]
+        lines += [f"- `{code}`: {code.meaning}" for code in ProblemCode if code.status == status]
+    return "\n".join([*lines, ""])
 
 
 def test_the_page_of_the_docs_is_written_from_the_enum() -> None:
     page = PAGE.read_text("utf-8")
     assert page == written(), "make answers"
-    assert page.count("\n| ") == 1 + len(ProblemCode)
+    assert page.count("\n- `") == len(ProblemCode)
 
 
 def test_the_schema_lists_the_codes(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 values[root] = record["trajectory"], record["first_round"], record["value"], extra
             elif record["record"] == "decision":
                 places.append((record["position"], at))
-            elif record["record"] == "header" and not record["session"]["keep_contexts"]:
+            elif record["record"] == "header" and not record["session"].get("keep_contexts"):
                 chosen = [name for name in CHOSEN if name != "contexts"]
             elif record["record"] == "void":
                 voids.add((record["trajectory"], record["round"]))

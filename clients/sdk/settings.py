@@ -65,6 +65,9 @@ class SessionSettings(TypedDict, total=False):
     default_reward: float | None
     reward_unit: str | None
     refit: Literal["background", "blocking"]
+    keep_contexts: bool
+    keep_rounds: int | None
+    keep_days: float | None
     features: list[str] | None
     products: list[list[str]] | None
     repetition: int | None
@@ -72,10 +75,7 @@ class SessionSettings(TypedDict, total=False):
     arms: list[str] | None
     mode: Literal["live", "shadow"]
     holdout: HoldoutBody | None
-    keep_contexts: bool
     clock: ClockBody | None
-    keep_rounds: int | None
-    keep_days: float | None
 
 
 class SettingChanges(TypedDict, total=False):
@@ -84,10 +84,10 @@ class SettingChanges(TypedDict, total=False):
     options: dict[str, Any]
     reward_wait_seconds: float
     reward_unit: str | None
-    mode: Literal["live", "shadow"]
-    guard: Literal["armed", "off"]
     keep_rounds: int | None
     keep_days: float | None
+    mode: Literal["live", "shadow"]
+    guard: Literal["armed", "off"]
 
 
 class CopySettings(TypedDict, total=False):
@@ -101,10 +101,10 @@ class CopySettings(TypedDict, total=False):
     default_reward: float | None
     reward_unit: str | None
     refit: Literal["background", "blocking"]
-    products: list[list[str]] | None
-    repetition: int | None
     keep_rounds: int | None
     keep_days: float | None
+    products: list[list[str]] | None
+    repetition: int | None
 
 
 class SettingsAnswer(TypedDict):
@@ -120,6 +120,9 @@ class SettingsAnswer(TypedDict):
     default_reward: float | None
     reward_unit: str | None
     refit: Literal["background", "blocking"]
+    keep_contexts: bool
+    keep_rounds: int | None
+    keep_days: float | None
     features: list[str] | None
     products: list[list[str]] | None
     repetition: int | None
@@ -128,7 +131,4 @@ class SettingsAnswer(TypedDict):
     mode: Literal["live", "shadow"]
     holdout: HoldoutAnswer | None
     guard: Literal["off", "armed", "tripped"]
-    keep_contexts: bool
     clock: ClockAnswer | None
-    keep_rounds: int | None
-    keep_days: float | None

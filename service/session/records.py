@@ -7,7 +7,7 @@ bound what an imported file may hold; rows are not checked against them.
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -19,27 +19,20 @@ from lhb_engine.history import FitWindow, Floats
 from service.base.field_types import (
     ClientId,
     Count,
-    Dim,
     EventId,
-    Horizon,
-    KeepDays,
-    KeepRounds,
     Key,
     KeyInPath,
     Name,
     Number,
     Ordinal,
     Probability,
-    Refit,
-    RewardMode,
-    RewardUnit,
     Seed,
     Text,
     Time,
-    WaitSeconds,
 )
 from service.session.names import NO_NAMES, Names, names_of
 from service.session.slot_clock import SlotClock, clock_of
+from service.session.spec import PLAIN, Settings
 from service.session.trial import AGENT_ALONE, Trial, trial_of
 
 MOST_CHANGES = 100  # of a session: each is kept in its row
@@ -225,33 +218,9 @@ NUMBER_BYTES = 32  # of a number in a list
 SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, and is not stored
 
 
-@dataclass(kw_only=True)
-class Settings:
-    """The settings of a session that its row has as they are asked for (see `SessionSpec`)."""
-
-    algorithm: str
-    dim: Dim
-    horizon: Horizon
-    seed: Seed
-    options: dict[str, Any]
-    reward_mode: RewardMode
-    reward_wait_seconds: WaitSeconds
-    default_reward: Number | None
-    refit: Refit
-    keep_contexts: bool = False  # whether decisions keep the contexts of all arms
-    keep_rounds: KeepRounds | None = None  # rows of earlier rounds go; None: all stay
-    keep_days: KeepDays | None = None  # the same, by the time of their decisions
-    reward_unit: RewardUnit | None = None  # display only
-
-    @property
-    def spec(self) -> str:
-        """The JSON text of the settings that have no column."""
-        return encode(dict(zip(SPEC, _spec_values(self), strict=True))).decode()
-
-
-# statements read these
+# of `Settings`: statements read these
 WITH_COLUMN = ("dim", "horizon", "keep_contexts", "keep_rounds", "keep_days")
-SPEC = tuple(one.name for one in fields(Settings) if one.name not in WITH_COLUMN)
+SPEC = tuple(name for name in PLAIN if name not in WITH_COLUMN)
 _spec_values = attrgetter(*SPEC)
 
 
@@ -348,6 +317,12 @@ class SessionRow(SessionState, Settings):
     changes: OptionChanges = UNCHANGED
     trial: Trial = AGENT_ALONE
     clock: SlotClock | None = None  # None: lags count its decisions
+    seed: Seed = field(kw_only=True)  # drawn where none is asked for
+
+    @property
+    def spec(self) -> str:
+        """The JSON text of the settings that have no column."""
+        return encode(dict(zip(SPEC, _spec_values(self), strict=True))).decode()
 
     @property
     def drops_rows(self) -> bool:

@@ -1,8 +1,9 @@
 """What a session is asked to be: one declaration of each setting.
 
 A field is a member of a body. From its declaration follow the bodies of creation, PATCH and copy
-with their documentation, the defaults, the canonical request, the session's answer and the
-arguments of the Python client (`make answers`). `rules.py` says which settings exclude each other.
+with their documentation, the defaults, the canonical request, the session's answer, its row, its
+file and the arguments of the Python client (`make answers`). A default never changes: requests,
+rows and files leave out what is as by default. `rules.py` says which settings exclude each other.
 """
 
 import json
@@ -29,7 +30,6 @@ from service.base.field_types import (
     WaitSeconds,
 )
 from service.session.names import MOST_COLUMNS, ONE_HOT, Categories, Pair, Repetition
-from service.session.records import Settings
 from service.session.slot_clock import ClockBody, asked_clock
 from service.session.trial import HOLDOUT_DEFAULTS, HoldoutBody, Mode
 
@@ -61,9 +61,9 @@ def setting(
     return dataclass_field(default=default, metadata=about)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionSpec:
-    """The settings of a session, but for its name."""
+@dataclass(kw_only=True)
+class Settings:
+    """The settings that a session's row has as they are asked for."""
 
     algorithm: str = setting(
         "anytime",
@@ -90,6 +90,19 @@ class SessionSpec:
     )
     reward_unit: RewardUnit | None = setting(None, changeable=True, copyable=True)
     refit: Refit = setting("background", copyable=True)
+    keep_contexts: bool = setting(
+        False,
+        "keep the contexts of all arms, so that other agents can be evaluated on an export; "
+        "default false",
+    )
+    keep_rounds: KeepRounds | None = setting(None, changeable=True, copyable=True)
+    keep_days: KeepDays | None = setting(None, changeable=True, copyable=True)
+
+
+@dataclass(kw_only=True)
+class SessionSpec(Settings):
+    """The settings of a session, but for its name."""
+
     features: Annotated[
         list[Feature] | None, Limits(min_length=1, max_length=MOST_COLUMNS), FailFast()
     ] = setting(
@@ -129,16 +142,9 @@ class SessionSpec:
         at_creation=False,
         changeable=True,
     )
-    keep_contexts: bool = setting(
-        False,
-        "keep the contexts of all arms, so that other agents can be evaluated on an export; "
-        "default false",
-    )
     clock: ClockBody | None = setting(
         None, "rounds by the clock: any number of decisions a slot of time"
     )
-    keep_rounds: KeepRounds | None = setting(None, changeable=True, copyable=True)
-    keep_days: KeepDays | None = setting(None, changeable=True, copyable=True)
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> "SessionSpec":
@@ -164,10 +170,16 @@ class SessionSpec:
 SETTINGS: tuple[Field[Any], ...] = fields(SessionSpec)
 TYPES: dict[str, Any] = get_type_hints(SessionSpec, include_extras=True)
 REQUIRED = object()  # equal to no value
-DEFAULTS: dict[str, Any] = {
-    f.name: {} if f.default_factory is not MISSING else f.default for f in SETTINGS
-}
-DEFAULTS |= {name: REQUIRED for name, value in DEFAULTS.items() if value is MISSING}
+
+
+def defaults(kind: Any) -> dict[str, Any]:
+    """Return the default of each field of a dataclass; `REQUIRED` where there is none."""
+    found = {f.name: f.default for f in fields(kind)}
+    found |= {f.name: f.default_factory() for f in fields(kind) if callable(f.default_factory)}
+    return {name: REQUIRED if value is MISSING else value for name, value in found.items()}
+
+
+DEFAULTS = defaults(SessionSpec)
 
 
 PARTS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
@@ -178,7 +190,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 
 FLOATS = ("reward_wait_seconds", "default_reward")
 
-PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(Settings))
+PLAIN = tuple(one.name for one in fields(Settings))
 """The settings that a row has as they are asked; what is asked of the others is in its parts."""
 
 

@@ -9,7 +9,7 @@ lines before the end, newlines included. A truncated or changed file is refused.
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -18,8 +18,9 @@ from pydantic_core import to_json
 
 from service.lift.steps import sums_in_force, units_of
 from service.session.kept_contexts import unpack
-from service.session.records import PARTS, SessionRow, TrajectoryRow
+from service.session.records import SessionRow, TrajectoryRow
 from service.session.rules import has_only_sums
+from service.session.spec import defaults
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
 from service.storage.sql.statements import session_values
@@ -27,6 +28,8 @@ from service.storage.sql.statements import session_values
 FORMAT, VERSION = "lhb-session", 1
 # of a session; this server's own
 NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
+HEADER = {name: usual for name, usual in defaults(SessionRow).items() if name not in NOT_EXPORTED}
+"""What a header tells of a session, with what is left out: the default of each field."""
 FLOATS = "context", "scores", "own"  # of a decision: stored as bytes
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 # how fields of rows that are stored as text or bytes, or by SQLite as integers, stand in a file
@@ -62,11 +65,9 @@ def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield the records of a session's file; the header is about `about`."""
-    header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
-    texts = dict(zip(PARTS, session_values(tuple(PARTS))(about), strict=True))
-    header |= {**texts, "schedule": json.loads(texts["schedule"])}
-    if about.reward_unit is None:  # as in files from before there was one
-        del header["reward_unit"]
+    told = [name for name, usual in HEADER.items() if getattr(about, name) != usual]
+    header = dict(zip(told, session_values(tuple(told))(about), strict=True))
+    header["schedule"] = json.loads(about.schedule.text)
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         yield _record("trajectory", replace(trajectory, own=None))

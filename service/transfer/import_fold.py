@@ -111,10 +111,10 @@ class ImportFold:
         self._schedule = given.pop("schedule")
         try:
             given |= {
-                "names": imported_names(given["names"], given["dim"]),
-                "trial": imported_trial(given["trial"]),
-                "clock": clock_of(given["clock"]),
-                "changes": changes_of(given["changes"]),
+                "names": imported_names(given.get("names"), given["dim"]),
+                "trial": imported_trial(given.get("trial")),
+                "clock": clock_of(given.get("clock")),
+                "changes": changes_of(given.get("changes")),
             }
             session = self.session = SessionRow(tenant="", **given)
             self.agent = checked_agent(session, self._allow_oracles)

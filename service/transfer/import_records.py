@@ -13,7 +13,6 @@ from service.base.field_types import (
     GivenCovariates,
     Number,
     Ordinal,
-    RewardUnit,
     Text,
     Time,
     field_name,
@@ -33,8 +32,9 @@ from service.session.records import (
     VoidRow,
 )
 from service.session.slot_clock import MOST_SLOTS, StoredClock
+from service.session.spec import REQUIRED
 from service.session.trial import PlayedBy
-from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
+from service.transfer.file_format import HEADER, NOT_EXPORTED, ROW_OWNER
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
 Bounds = Annotated[list[WideNumber], Field(min_length=2, max_length=2)]
@@ -106,9 +106,14 @@ PARTS_IN_FILE = {
     "schedule": SCHEDULE,
     "clock": Json[StoredClock] | None,
     "changes": Json[CHANGES] | None,
-    "reward_unit": NotRequired[RewardUnit | None],
 }
-SESSION = _record("header", **{**_fields(SessionRow, NOT_EXPORTED), **PARTS_IN_FILE})
+HEADER_FIELDS = {**_fields(SessionRow, NOT_EXPORTED), **PARTS_IN_FILE}
+HEADER_FIELDS |= {  # a file leaves out what is as by default
+    name: NotRequired[HEADER_FIELDS[name]]
+    for name, usual in HEADER.items()
+    if usual is not REQUIRED and name != "schedule"
+}
+SESSION = _record("header", **HEADER_FIELDS)
 DECISION = _record_of(
     "decision",
     DecisionRow,

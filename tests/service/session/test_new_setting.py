@@ -1,8 +1,8 @@
-"""What a new setting costs: two product files for a session's, one for an agent's option.
+"""What a new setting costs: a line for a session's, and those that `make answers` writes of it.
 
-In a copy of the packages a bool of a session is declared, and a field of its row; a bool of an
-agent is declared. Bodies, the answer, changes, copies, exports, imports and,
-for a session's, the client's arguments have it then.
+In a copy of the packages a bool of a session and one of an agent are declared. Bodies, the answer,
+changes, copies, exports, imports, also of files from before, and, for a session's, the row and the
+client's arguments have it then.
 """
 
 import json
@@ -18,14 +18,11 @@ import pytest
 ROOT = Path(__file__).parents[3]
 ADDED = {  # file: the line before, and the lines that are added
     "service/session/spec.py": (
-        "    clock: ClockBody | None = setting(\n",
+        "    keep_rounds: KeepRounds | None = setting(",
         '    rehearsed: bool = setting(False, "whether", changeable=True, copyable=True)\n',
     ),
-    "service/session/records.py": (
-        "    keep_rounds: KeepRounds | None = None",
-        "    rehearsed: bool = False\n",
-    ),
 }
+WRITTEN = {"clients/sdk/settings.py": 4}  # by `make answers`: so many lines more
 OPTION = {  # of an agent
     "lhb_engine/agents/anytime_options.py": (
         "    signed: bool = option(",
@@ -76,9 +73,10 @@ from service.api.sessions import session_answer
 from service.commands.sessions import change_session
 from service.commands.sessions import create_session
 from service.transfer.copy_session import copied_session, copy_session
-from tests.contracts.client_settings import settings_written
+from tests.contracts.client_settings import SETTINGS_FILE, settings_written
 from tests.service.service_harness import ServiceHarness
-from tests.service.transfer.test_import_forgeries import exported
+from tests.service.transfer.test_import_forgeries import exported, folded
+from tests.service.transfer.test_kept_exports import EXPORTS, kept
 
 def read(parser, **body):
     return dict(parser.read(json.dumps(body).encode()))
@@ -86,7 +84,9 @@ def read(parser, **body):
 for parser in (SESSION, PATCH, COPY):
     assert parser.adapter.json_schema()["properties"]["rehearsed"]["description"] == "whether"
 assert "rehearsed" in SessionAnswer.__required_keys__
-assert settings_written().count("rehearsed: bool") == 4
+of_client = settings_written().splitlines()
+assert sum("rehearsed: bool" in line for line in of_client) == 4
+assert len(of_client) == len(SETTINGS_FILE.read_text().splitlines()) + 4
 folder = Path(sys.argv[1])
 harness = ServiceHarness(folder)
 def created(**more):
@@ -94,6 +94,7 @@ def created(**more):
     harness.key = session.key
     return harness.session
 assert created().rehearsed is False
+assert b"rehearsed" not in exported(harness)
 harness.run(change_session(harness.key, read(PATCH, rehearsed=True)))
 assert session_answer(harness.session, "none")["rehearsed"] is True
 imported, _ = harness.import_file(folder, exported(harness))
@@ -104,6 +105,8 @@ assert created(name="a", rehearsed=True).id == created(name="a", rehearsed=True)
 asked = read(COPY, rehearsed=False)
 copy, agent = copied_session(harness.session, asked, False, FitCost(9e9, 9e9), 0.0)
 assert copy.rehearsed is False
+for path in EXPORTS.iterdir():  # from before there was this setting
+    assert folded(kept(path.name.split(".nd")[0])).session.rehearsed is False
 harness.close()
 """
 
@@ -144,8 +147,8 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_a_bool_of_a_session_is_two_files(failed: dict[str, str]) -> None:
-    assert len(ADDED) <= 2
-    assert sum(line.count("\n") for _, line in ADDED.values()) <= 40
+    assert len(ADDED) + len(WRITTEN) <= 2
+    assert sum(line.count("\n") for _, line in ADDED.values()) + sum(WRITTEN.values()) <= 5
     assert "session" not in failed, failed["session"]
 
 

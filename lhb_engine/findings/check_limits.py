@@ -25,11 +25,14 @@ def check_limits(rows: AlignedRounds, errors: Floats, known: Predictor) -> Itera
     Both make what choices earn look like less, or more, than what it is.
     """
     rewards = rows.y[np.rint(rows.intercept**2) == 1]
-    _, counts = np.unique(rewards, return_counts=True)
+    values, counts = np.unique(rewards, return_counts=True)
     top = int(counts[-1]) if len(counts) else 0
     if len(counts) - 1 < max(LEAST_TOP, LEAST_VALUES * (len(rewards) - top)):
         return
-    if top >= max(LEAST_TOP, LEAST_SHARE * len(rewards)):
+    middle, below, limit = values[len(values) // 2], values[-2], values[-1]
+    # 0 is that nothing happened, as no cost; a price that nothing comes near is what is usual
+    reached = limit != 0.0 and limit - below < below - middle
+    if reached and top >= max(LEAST_TOP, LEAST_SHARE * len(rewards)):
         yield Finding(
             "rewards_limited",
             f"{top} of {len(rewards)} rewards are equal to the largest: a limit hides what choices "

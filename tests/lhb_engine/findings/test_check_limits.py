@@ -73,8 +73,13 @@ def test_rewards_that_bend_are_found_where_both_halves_do(measured: Measured, ho
         lambda earned, rng: (rng.random(N) < 0.9 + 0.05 * earned).astype(float),
         lambda earned, rng: earned + 0.3 * (1.0 + np.abs(earned)) * rng.standard_normal(N),
         lambda earned, rng: np.clip(np.rint(3.0 + earned + noise(rng)), 1.0, 9.0),
+        lambda earned, rng: np.where(rng.random(N) < 0.4 - 0.1 * earned, -rng.random(N), 0.0),
+        lambda earned, rng: np.where(rng.random(N) < 0.3 + 0.1 * earned, 10.0, rng.random(N)),
     ],
-    ids=["normal", "heavy tails", "clicks", "nearly always", "noise that grows", "few values"],
+    ids=[
+        *("normal", "heavy tails", "clicks", "nearly always", "noise that grows", "few values"),
+        *("costs of some", "one price, and little"),
+    ],
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_straight_rewards_have_no_limit(measured: Measured, seed: int) -> None:

@@ -39,7 +39,8 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
         rho = max(rho, before.autocorrelation)
     if rho > WALKS:
         return
-    n, spread = float(rows.intercept[later] @ rows.intercept[later]), float(left.std())
+    n = float(rows.intercept[later] @ rows.intercept[later])
+    spread = float(left.std()) or before.noise  # rewards without noise may all fall short alike
     short = -float(left @ rows.intercept[later]) / n
     error = spread * np.sqrt((1.0 + rho) / (1.0 - rho) * (1.0 / n + 1.0 / max(before.n_rows, 1)))
     if short > max(SURE * error, LEAST_SHORT * spread, LEAST_SHARE * float(rows.y[later].std())):

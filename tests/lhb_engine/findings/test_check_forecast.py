@@ -51,6 +51,14 @@ def test_where_rewards_have_hardly_any_noise_a_shortfall_that_nobody_feels_says_
     assert [*check_forecast(rows(-0.02 * LATER, 0.01 * white()), BEFORE)]
 
 
+def test_rewards_without_noise_may_all_fall_short_alike() -> None:
+    """As where a session plays one arm at last; then nothing is known of the errors' spread."""
+    told = rows(0.0 * LATER, white())
+    dull = replace(BEFORE, theta=0.0 * THETA)
+    levels = [replace(told, y=level * told.intercept) for level in (2.0, 1.99, 1.5)]
+    assert [len([*check_forecast(one, dull)]) for one in levels] == [0, 0, 1]
+
+
 def test_errors_that_last_fall_short_by_chance() -> None:
     walk = 0.3 * np.cumsum(white(7))
     walk -= walk[LATER].mean() + 0.2

@@ -21,9 +21,9 @@ def is_kept(position: int) -> bool:
 
 def latest_kept(last: int) -> list[int]:
     """Return the latest kept rounds up to a round of the session, at most `MOST`, in order."""
-    found: list[int] = []
-    while last > 0 and len(found) < MOST:
+    rounds: list[int] = []
+    while last > 0 and len(rounds) < MOST:
         last -= last % step(last)
-        found.append(last)
+        rounds.append(last)
         last -= 1
-    return [round for round in reversed(found) if round]
+    return [round for round in reversed(rounds) if round]

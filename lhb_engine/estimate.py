@@ -203,13 +203,13 @@ class Estimate:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Estimate":
         """Invert `to_json`; unknown keys are ignored."""
-        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        known["active_lags"] = tuple(known.get("active_lags", ()))
-        known["products"] = products_of(known.get("products", ()))
+        values = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        values["active_lags"] = tuple(values.get("active_lags", ()))
+        values["products"] = products_of(values.get("products", ()))
         for name in ARRAYS:
-            value = known.get(name)
-            known[name] = None if value is None else np.array(value, dtype=np.float64)
-        return cls(**known)
+            value = values.get(name)
+            values[name] = None if value is None else np.array(value, dtype=np.float64)
+        return cls(**values)
 
 
 def untold_by(findings: Sequence[Mapping[str, Any]], untold: Mapping[str, str] = UNTOLD) -> str:

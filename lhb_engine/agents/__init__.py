@@ -43,10 +43,10 @@ def make_options(algorithm: str, options: dict[str, Any]) -> Options:
     range.
     """
     options_type = ALGORITHMS[algorithm].options_type
-    known = {f.name for f in fields(options_type)}
+    names = {f.name for f in fields(options_type)}
     for name in options:
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "no options"
+        if name not in names:
+            listed = ", ".join(sorted(names)) or "no options"
             raise OptionError(name, f"unknown option; {algorithm} takes {listed}")
     return options_type(**options)
 

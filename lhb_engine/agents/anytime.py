@@ -93,10 +93,10 @@ class Anytime(Agent):
         """What the next decision is based on."""
         if self.theta is None:
             return "exploring"
-        known = self.prediction
-        if known is not None and not known.stands_out:
+        predictor = self.prediction
+        if predictor is not None and not predictor.stands_out:
             return "learning"
-        return "in_doubt" if known is not None and known.in_doubt else "in_use"
+        return "in_doubt" if predictor is not None and predictor.in_doubt else "in_use"
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
@@ -167,8 +167,8 @@ class Anytime(Agent):
         own = self._own()
         if own is None or self.theta is None:
             return None
-        found = self._evidence(key, past)
-        return self.theta + own.deltas(found)[0], own.errors(found)[0]
+        evidence = self._evidence(key, past)
+        return self.theta + own.deltas(evidence)[0], own.errors(evidence)[0]
 
     @property
     def responses_differ(self) -> bool:
@@ -177,44 +177,44 @@ class Anytime(Agent):
 
     def _own(self) -> Responses | None:
         if self.prediction is not self._responses[0]:  # each decision asks
-            known = self._prediction_of_its_model
-            self._responses = self.prediction, Responses.of(known.own if known else None)
+            predictor = self._prediction_of_its_model
+            self._responses = self.prediction, Responses.of(predictor.own if predictor else None)
         return self._responses[1]
 
     def _evidence(self, key: str, past: Trajectory | None) -> Evidence:
         """Return what the rows of a trajectory's past know of its own response."""
-        known, rows = self._prediction_of_its_model, self._rows_of(key, past)
-        if known is None or rows is None:
+        predictor, rows = self._prediction_of_its_model, self._rows_of(key, past)
+        if predictor is None or rows is None:
             return Evidence.nothing(key, self.dim)
-        return Evidence.of(rows, known, self.dim)
+        return Evidence.of(rows, predictor, self.dim)
 
     @property
     def _prediction_of_its_model(self) -> Predictor | None:
         """The prediction; None where options changed since its fit, and its columns are others."""
-        known, told = self.prediction, self.covariates
+        predictor, told = self.prediction, self.covariates
         n = sum(told.groups)
         sizes = n, n - told.n_means  # without effects of what arms share
-        return known if known and len(known.effects) in sizes else None
+        return predictor if predictor and len(predictor.effects) in sizes else None
 
     def level(self, key: str, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
         """Return the mean and the error of the level that (7.27) has, given the last stretch.
 
         Errors are about the trajectory's own theta, where it has one.
         """
-        known, rows = self._prediction_of_its_model, self._rows_of(key, past)
-        if known is None or not self.options.levels or not known.noise > 0.0:
+        predictor, rows = self._prediction_of_its_model, self._rows_of(key, past)
+        if predictor is None or not self.options.levels or not predictor.noise > 0.0:
             return None
         if rows is None:
             return 0.0, spread
         last = np.flatnonzero(rows.level == rows.level[np.flatnonzero(rows.number > 0)[-1]])
-        left = known.residuals(less_responses(rows, known))[last]
-        value, error = known_level(left, rows.intercept[last], spread, known.noise)
-        own = Responses.of(known.own)
+        left = predictor.residuals(less_responses(rows, predictor))[last]
+        value, error = known_level(left, rows.intercept[last], spread, predictor.noise)
+        own = Responses.of(predictor.own)
         if own is None:
             return value, error
-        carried = rows.intercept[last] @ carried_over(rows, known, self.dim)[last]
-        along = carried * (error / known.noise) ** 2
-        doubt = own.covariances(Evidence.of(rows, known, self.dim))[0]
+        carried = rows.intercept[last] @ carried_over(rows, predictor, self.dim)[last]
+        along = carried * (error / predictor.noise) ** 2
+        doubt = own.covariances(Evidence.of(rows, predictor, self.dim))[0]
         return value, float(np.sqrt(error**2 + along @ doubt @ along))
 
     def _rows_of(self, key: str, past: Trajectory | None) -> AlignedRounds | None:
@@ -230,10 +230,10 @@ class Anytime(Agent):
 
     def responding(self, theta: Floats) -> Self:
         """Return the agent that decides by a trajectory's own theta."""
-        found = super().responding(theta)
+        agent = super().responding(theta)
         if self.candidates is not None and self.theta is not None:
-            found.candidates = self.candidates + (theta - self.theta)
-        return found
+            agent.candidates = self.candidates + (theta - self.theta)
+        return agent
 
     @classmethod
     def looks_back(cls, dim: int, horizon: int, options: Mapping[str, Any]) -> int | None:
@@ -278,14 +278,14 @@ class Anytime(Agent):
 
         window = history.cut_window
         history = self.told(history)
-        found = sums_of(self, history, kept) if self.keeps_sums else None
-        if found is None:
+        rows_and_sums = sums_of(self, history, kept) if self.keeps_sums else None
+        if rows_and_sums is None:
             if kept is not None:
                 raise NeedsAllRows
             past = RowsPast(self, window, align(history))
             return AnytimeFit(self, past, [*history.sets.values()]).estimate(), None
-        past = SummedPast(self, window, *found)
-        return AnytimeFit(self, past, [*history.sets.values()]).estimate(), found[1]
+        past = SummedPast(self, window, *rows_and_sums)
+        return AnytimeFit(self, past, [*history.sets.values()]).estimate(), rows_and_sums[1]
 
     def checks(self, history: History, estimate: Estimate) -> Checks:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
@@ -294,15 +294,15 @@ class Anytime(Agent):
         from lhb_engine.findings.check_side_effects import follows
 
         told = self.told(latest(history, self.horizon))
-        known = Predictor.of(estimate) or self.prediction
+        predictor = Predictor.of(estimate) or self.prediction
         n_means = self.covariates.n_means
         left_out = [self.covariates.names[j] for j in estimate.diagnostics.get("left_out", [])]
         most = self._room(history) or MOST_NAMED
-        given = self.dim, self.prediction, n_means, self.products, most
-        made = checked(told, known, self.horizon, *given)
+        arguments = self.dim, self.prediction, n_means, self.products, most
+        made = checked(told, predictor, self.horizon, *arguments)
         every, unchecked = told_apart([*follows(left_out), *made])
-        found = [one.to_json() for one in every if not self.options.says(one)]
-        return found, unchecked_json(unchecked)
+        findings = [one.to_json() for one in every if not self.options.says(one)]
+        return findings, unchecked_json(unchecked)
 
     @property
     def keeps_sums(self) -> bool:
@@ -366,10 +366,10 @@ class Anytime(Agent):
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""
         super().install(estimate)
-        found = Predictor.of(estimate)
-        if found is not None:
-            self.prediction, self.candidates = found, estimate.candidates
-        if found is not None or self.theta is None:
+        predictor = Predictor.of(estimate)
+        if predictor is not None:
+            self.prediction, self.candidates = predictor, estimate.candidates
+        if predictor is not None or self.theta is None:
             self.products = estimate.products
         self._count(tuple(dict.fromkeys((*self.products, *estimate.products))))
         if self.prediction is not None:
@@ -394,8 +394,8 @@ class Anytime(Agent):
         place = self.width + min(n, 0), n
         self.prediction = self.prediction and self.prediction.resized(*place)
         for name in ("theta", "candidates"):
-            if (known := getattr(self, name)) is not None:
-                setattr(self, name, resized(known, *place))
+            if (numbers := getattr(self, name)) is not None:
+                setattr(self, name, resized(numbers, *place))
         self.products = products
 
 

@@ -66,27 +66,27 @@ class AnytimeFit:
         The guard is docs/model.md (7.11): it compares the errors of the new and of the installed
         estimate on the rows since the last fit.
         """
-        found, old = self._found(), self.prediction
+        estimate, old = self._found(), self.prediction
         is_other = old and self.options.form is None and old.form != self._forms.in_use
-        if old and is_other and self._is_refused(found):
+        if old and is_other and self._is_refused(estimate):
             # forms were judged by the installed fit's parameters, which only another fit renews
             self._forms = replace(self._forms, in_use=old.form)
-            found = self._found()
-        why = LOST if self._is_lost(found) else REFUSED if self._is_refused(found) else None
+            estimate = self._found()
+        why = LOST if self._is_lost(estimate) else REFUSED if self._is_refused(estimate) else None
         if why:
-            found = replace(found.without_direction("zero", why), sign_margin=None)
-        return replace(self.units.restore(found), products=self.products)
+            estimate = replace(estimate.without_direction("zero", why), sign_margin=None)
+        return replace(self.units.restore(estimate), products=self.products)
 
-    def _is_lost(self, found: Estimate) -> bool:
+    def _is_lost(self, estimate: Estimate) -> bool:
         """Whether after an alarm nothing stands out where something did: docs/model.md (7.34)."""
-        old, later, known = self.prediction, self.past.later, found.diagnostics or {}
-        if not (old and old.stands_out and later and known.get("alarm")):
+        old, later, diagnostics = self.prediction, self.past.later, estimate.diagnostics or {}
+        if not (old and old.stands_out and later and diagnostics.get("alarm")):
             return False
-        return not known.get("stands_out", True) and later.still_rises
+        return not diagnostics.get("stands_out", True) and later.still_rises
 
-    def _is_refused(self, found: Estimate) -> bool:
+    def _is_refused(self, estimate: Estimate) -> bool:
         """Whether the guard keeps the installed estimate: docs/model.md (7.11)."""
-        new, since = Predictor.of(found), self.past.later
+        new, since = Predictor.of(estimate), self.past.later
         return bool(new and since and since.is_better_than(new, self.settings.guard))
 
     @cached_property
@@ -116,9 +116,9 @@ class AnytimeFit:
         fitted, _ = forms.fitted(early, self.horizon, cut, *posterior(early), posterior)
         if not fitted:
             return forms
-        known = {name: KnownForm.from_json(form) for name, form in fitted.items()}
-        shared = replace(known[SHARED].predictor, last_round=cut)
-        judged = replace(forms, known=known).judged(later_rows(shared, rows))
+        by_name = {name: KnownForm.from_json(form) for name, form in fitted.items()}
+        shared = replace(by_name[SHARED].predictor, last_round=cut)
+        judged = replace(forms, by_name=by_name).judged(later_rows(shared, rows))
         # with levels a doubt would leave no intervals, and the next fit's rows speak of it, too
         return forms if rows.levels and judged.in_use == SHARED else judged
 
@@ -139,77 +139,77 @@ class AnytimeFit:
         part = self.past.part(first)
         if self.prediction is None and not self.options.form and self._forms.in_use == SHARED:
             self._forms = self._forms_by_halves()
-        found, rho = self._posterior(part.data)
-        if checked.get("alarm") and self._explains(found, rho):
+        posterior, rho = self._posterior(part.data)
+        if checked.get("alarm") and self._explains(posterior, rho):
             checked["alarm"] = False
         if checked.get("alarm"):
             self._forms = self._forms_of(None)  # a change says nothing of forms
-            asked = None if self.rows.levels else self.prediction
-            level = level_gain(asked, self.rows) if asked else None
+            predictor = None if self.rows.levels else self.prediction
+            level = level_gain(predictor, self.rows) if predictor else None
             whole, first = first, self._look_back(first, level)
             part = self.past.part(first)
-            found, rho = self._posterior(part.data)
+            posterior, rho = self._posterior(part.data)
             checked["alarm"] = level is None or first > whole
         if first > window.first:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
         samples = self.candidates is not None or part.stops_teaching()
         samples = samples or are_untried(part.data, self.sets)
-        part, found, spread = self._about_mean(part, found, rho, first)
-        active = np.flatnonzero(found.inclusion > ACTIVE)
-        told = OWN_SPREAD if spread else part.all_lags(found, rho)
-        known: Certainty | str = OWN_SPREAD if spread else ALIKE
-        if not found.stands_out:
-            known = "No direction stands out from the noise."
+        part, posterior, spread = self._about_mean(part, posterior, rho, first)
+        active = np.flatnonzero(posterior.inclusion > ACTIVE)
+        told = OWN_SPREAD if spread else part.all_lags(posterior, rho)
+        certain: Certainty | str = OWN_SPREAD if spread else ALIKE
+        if not posterior.stands_out:
+            certain = "No direction stands out from the noise."
         elif not samples and spread is None:
-            own = self._forms.are_in_doubt or found.smooth > MOST_SMOOTH
-            known = part.certainty(found, told, active, rho, self.options.signed, own)
-        angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
+            own = self._forms.are_in_doubt or posterior.smooth > MOST_SMOOTH
+            certain = part.certainty(posterior, told, active, rho, self.options.signed, own)
+        angles = (None, None) if isinstance(certain, str) else (certain.angle, certain.angle_95)
         covered |= {
-            "sigma_hat": found.noise,
-            "intercept": float(found.effects[0]),
-            "effects": part.effects(found),
-            "levels": part.levels(found),
+            "sigma_hat": posterior.noise,
+            "intercept": float(posterior.effects[0]),
+            "effects": part.effects(posterior),
+            "levels": part.levels(posterior),
             "own": spread and spread.to_json(),
             "diagnostics": {
-                "concentration": found.concentration,
-                "stands_out": found.stands_out,
-                "smooth": found.smooth,
+                "concentration": posterior.concentration,
+                "stands_out": posterior.stands_out,
+                "smooth": posterior.smooth,
                 "angle": angles[0],
                 "angle_95": angles[1],
-                "baseline_probability": float(found.included[0]),
-                "expected_active_lags": float(found.inclusion.sum()),
+                "baseline_probability": float(posterior.included[0]),
+                "expected_active_lags": float(posterior.inclusion.sum()),
                 "autocorrelation": rho,
-                **({} if self.options.zero_start else {"score_before": float(found.theta[-1])}),
+                **({} if self.options.zero_start else {"score_before": float(posterior.theta[-1])}),
                 **checked,
             },
         }
-        theta, profiles = found.theta[: found.n_features], None
-        weights = np.zeros((len(zero), *found.weights.shape[1:]))
-        weights[: len(found.weights)] = found.weights
+        theta, profiles = posterior.theta[: posterior.n_features], None
+        weights = np.zeros((len(zero), *posterior.weights.shape[1:]))
+        weights[: len(posterior.weights)] = posterior.weights
         if weights.ndim == 2:
-            profiles, weights = weights, weights[:, : found.n_features] @ theta
-        forms, left = self._other_forms(part.data, found, rho)
-        drawn = candidates(found) if samples else None
+            profiles, weights = weights, weights[:, : posterior.n_features] @ theta
+        forms, left = self._other_forms(part.data, posterior, rho)
+        drawn = candidates(posterior) if samples else None
         earned = self._gain(left, told, theta, drawn, part.data, rho)
         paid = OWN_SPREAD if spread else self._few_lags or part.totals(left, told)
         return Estimate(
             "ok",
             weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
             theta=theta,
-            form=None if self.options.form == SHARED else found.form,
+            form=None if self.options.form == SHARED else posterior.form,
             lag_profiles=profiles,
             forms=forms,
             active_lags=tuple(active.tolist()),
             candidates=drawn,
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
-            intervals=None if isinstance(known, str) else known.intervals(),
-            no_intervals=known if isinstance(known, str) else known.unclear,
+            intervals=None if isinstance(certain, str) else certain.intervals(),
+            no_intervals=certain if isinstance(certain, str) else certain.unclear,
             gain=None if isinstance(earned, str) else earned,
             no_gain=earned if isinstance(earned, str) else None,
             totals=None if isinstance(paid, str) else paid,
             no_totals=paid if isinstance(paid, str) else None,
-            message=part.in_words(found, known)
+            message=part.in_words(posterior, certain)
             + (WORSENED if checked.get("alarm") else "")
             + (TURNED.format(first) if first == self._turned else "")
             + (SAMPLED if samples else ""),
@@ -217,13 +217,13 @@ class AnytimeFit:
         )
 
     def _other_forms(
-        self, data: FitData, found: Posterior, rho: float
+        self, data: FitData, posterior: Posterior, rho: float
     ) -> tuple[dict[LagForm, Any] | None, list[Posterior]]:
         """Return the forms for the next fit, and those that may hold; see `FormFits.fitted`."""
         if self.options.form is not None:
-            return None, [found]
+            return None, [posterior]
         last, fit = self.window.last, self._posterior
-        return self._forms.fitted(data, self.horizon, last, found, rho, fit)
+        return self._forms.fitted(data, self.horizon, last, posterior, rho, fit)
 
     @property
     def _few_lags(self) -> str:
@@ -232,7 +232,7 @@ class AnytimeFit:
         return FEW_LAGS.format(self.window.n_lags, self.horizon) if few else ""
 
     def _about_mean(
-        self, part: Part, found: Posterior, rho: float, first: int
+        self, part: Part, posterior: Posterior, rho: float, first: int
     ) -> tuple[Part, Posterior, ResponseSpread | None]:
         """Return the posterior, its rows, and how trajectories differ from it in these.
 
@@ -240,8 +240,8 @@ class AnytimeFit:
         fitted, too, and the likelier fit decides: docs/model.md (15.2).
         """
         if not self.options.own:
-            return part, found, None
-        fits, plain = [(part, found)], self.past.plain
+            return part, posterior, None
+        fits, plain = [(part, posterior)], self.past.plain
         if self.rows is not plain:
             rows, form = plain.rows(first, self.window.last), self._forms.in_use
             part = replace(part, data=fit_data(rows), rows=rows)
@@ -249,13 +249,13 @@ class AnytimeFit:
             fits.append((part, self._sample(data.whitened(rho), due=self.window.due, form=form)))
         spreads = [self._spread(_predictor(one, rho), first) for _, one in fits]
         best = int(np.argmin([one.cost if one else 0.0 for one in spreads]))
-        (part, found), spread = fits[best], spreads[best]
-        return (part, found, None) if spread is None else (part, *spread.about_mean(found))
+        (part, posterior), spread = fits[best], spreads[best]
+        return (part, posterior, None) if spread is None else (part, *spread.about_mean(posterior))
 
-    def _spread(self, known: Predictor, first: int) -> ResponseSpread | None:
+    def _spread(self, predictor: Predictor, first: int) -> ResponseSpread | None:
         """Return how trajectories differ from a prediction in the rows from a round on."""
-        evidence = Evidence.of(self.past.plain.rows(first, self.window.last), known, self.dim)
-        shifts, told = known.lag_weights.ndim == 1, self.options
+        evidence = Evidence.of(self.past.plain.rows(first, self.window.last), predictor, self.dim)
+        shifts, told = predictor.lag_weights.ndim == 1, self.options
         return spread_of(evidence, shifts=shifts, by=told.groups, features=told.own_features)
 
     def _gain(
@@ -279,8 +279,8 @@ class AnytimeFit:
             return self._few_lags
         apart = misfit(forms, told, beyond=True)
         deciding = theta[None] if drawn is None else drawn
-        given = self.sets, theta, deciding, drawn_totals(forms, apart), self.options.epsilon
-        earned = gain(*given, data.n_rows, errors_last=rho > 0.0)
+        arguments = self.sets, theta, deciding, drawn_totals(forms, apart), self.options.epsilon
+        earned = gain(*arguments, data.n_rows, errors_last=rho > 0.0)
         if isinstance(earned, str):
             return earned
         if not forms[0].stands_out:
@@ -317,7 +317,7 @@ class AnytimeFit:
         spread = self._spread(old, self.past.first) if seeks else None
         return spread is None or spread.gains[0] < SHOWN
 
-    def _explains(self, found: Posterior, rho: float) -> bool:
+    def _explains(self, posterior: Posterior, rho: float) -> bool:
         """Return whether the new fit explains the later rows too (docs/model.md (7.21)).
 
         Then the installed estimate was wrong, and nothing has to have changed.
@@ -325,10 +325,10 @@ class AnytimeFit:
         old, later = self.prediction, self.past.later
         assert old is not None
         assert later is not None
-        new = later.comparable(_predictor(found, rho), old)
+        new = later.comparable(_predictor(posterior, rho), old)
         return float(later.products(new)[0, 0]) <= alarm_limit(later.n_rows) * old.noise**2
 
-    def _squares(self, found: Posterior, rho: float, level: float | None = None) -> Floats:
+    def _squares(self, posterior: Posterior, rho: float, level: float | None = None) -> Floats:
         """Return the squares of the one-step prediction errors, (n_places,).
 
         With `level` they are those about a level of that gain, which follows them. Where
@@ -336,7 +336,7 @@ class AnytimeFit:
         """
         if self.rows.levels and self.prediction:
             rho = self.prediction.autocorrelation
-        left = residuals(self.rows, found.theta, found.weights, found.effects)
+        left = residuals(self.rows, posterior.theta, posterior.weights, posterior.effects)
         if level is not None:
             return np.asarray(less_level(self.rows, left, level) ** 2)
         return np.asarray(innovations(self.rows, left, rho) ** 2)
@@ -353,8 +353,8 @@ class AnytimeFit:
         best: int = min(parts, default=first)
         least = None
         for start, data in parts.items():
-            found, rho = self._posterior(data)
-            squares = self._squares(found, rho, level)[later]
+            posterior, rho = self._posterior(data)
+            squares = self._squares(posterior, rho, level)[later]
             if least is not None:
                 gain = least - squares
                 if gain.mean() <= gain.std() / np.sqrt(len(gain)):
@@ -418,7 +418,7 @@ class AnytimeFit:
         ).draws
 
 
-def _predictor(found: Posterior, rho: float) -> Predictor:
+def _predictor(posterior: Posterior, rho: float) -> Predictor:
     """Return what a posterior predicts by, where noise has this correlation."""
-    given = found.weights, found.theta, float(found.effects[0]), found.noise
-    return Predictor(*given, 0, True, rho, effects=found.effects[1:])
+    arguments = posterior.weights, posterior.theta, float(posterior.effects[0]), posterior.noise
+    return Predictor(*arguments, 0, True, rho, effects=posterior.effects[1:])

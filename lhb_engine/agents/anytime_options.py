@@ -147,13 +147,13 @@ class AnytimeOptions(Options):
         """What fits are told of each round."""
         return Covariates(self.seasonality, self.trend, self.covariates)
 
-    def says(self, found: Finding) -> bool:
+    def says(self, finding: Finding) -> bool:
         """Whether these tell fits what a finding advises to tell."""
-        if found.code == "season":
-            return any(_is_part(season, found.period or 0.0) for season in self.seasonality)
+        if finding.code == "season":
+            return any(_is_part(season, finding.period or 0.0) for season in self.seasonality)
         told = {"trend": self.trend, "lags_change": self.memory}
         told |= {"levels_differ": self.levels, "responses_differ": bool(self.own)}
-        return bool(told.get(found.code))
+        return bool(told.get(finding.code))
 
     def advised(self, findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the options that change if what these findings have found is added.
@@ -167,11 +167,11 @@ class AnytimeOptions(Options):
             if flag and not getattr(self, flag):
                 out[flag] = True
             if one["code"] == "season":
-                found = Seasonality(one["period"], one["harmonics"])
-                seasons = [told for told in self.seasonality if not _is_part(found, told.period)]
-                beside = (abs(told.period / found.period - 1.0) < BESIDE for told in seasons)
+                season = Seasonality(one["period"], one["harmonics"])
+                seasons = [told for told in self.seasonality if not _is_part(season, told.period)]
+                beside = (abs(told.period / season.period - 1.0) < BESIDE for told in seasons)
                 if len(seasons) < MOST_SEASONS and not any(beside):
-                    out["seasonality"] = [asdict(season) for season in (*seasons, found)]
+                    out["seasonality"] = [asdict(each) for each in (*seasons, season)]
         return out
 
     def __post_init__(self) -> None:
@@ -190,37 +190,37 @@ class AnytimeOptions(Options):
         object.__setattr__(self, "covariates", _names(self.covariates))
 
 
-def _is_part(season: Seasonality, found: float) -> bool:
+def _is_part(season: Seasonality, period: float) -> bool:
     """Whether a found period is about a told one, or that of one of its told harmonics."""
-    times = season.period / found
+    times = season.period / period
     return 1 <= round(times) <= season.harmonics and abs(times - round(times)) < PART * times
 
 
-def _profiles(given: Any) -> Profiles | Groups:
+def _profiles(value: Any) -> Profiles | Groups:
     """Return what was told of lag profiles; groups from JSON lists.
 
     Raises `OptionError`: it is neither a known word nor a list of different features.
     """
-    if not isinstance(given, list | tuple):
-        check_among("profiles", given, get_args(Profiles))
-        return cast(Profiles, given)
-    lists = [_features("profiles", group, 2) for group in given or [()]]
+    if not isinstance(value, list | tuple):
+        check_among("profiles", value, get_args(Profiles))
+        return cast(Profiles, value)
+    lists = [_features("profiles", group, 2) for group in value or [()]]
     _features("profiles", [feature for group in lists for feature in group], 2)
     return tuple(lists)
 
 
-def _features(name: str, given: Any, fewest: int) -> Features:
+def _features(name: str, value: Any, fewest: int) -> Features:
     """Return the features that an option lists, by name or number.
 
     Raises `OptionError`: the list has fewer than `fewest` features, or one of them twice.
     """
-    is_list = isinstance(given, list | tuple) and len(given) >= fewest
-    if not is_list or {*map(type, given)} - {int, str}:
+    is_list = isinstance(value, list | tuple) and len(value) >= fewest
+    if not is_list or {*map(type, value)} - {int, str}:
         many = "two features" if fewest > 1 else "one feature"
         raise OptionError(name, f"a list has {many} or more: names, or numbers from 0")
-    if len(set(given)) < len(given):
+    if len(set(value)) < len(value):
         raise OptionError(name, "a feature stands twice")
-    return tuple(given)
+    return tuple(value)
 
 
 def _check_text(option: str, value: object) -> None:
@@ -229,29 +229,29 @@ def _check_text(option: str, value: object) -> None:
         raise OptionError(option, detail)
 
 
-def _names(given: Any) -> tuple[str, ...]:
+def _names(names: Any) -> tuple[str, ...]:
     """Return names of covariates from a JSON list.
 
     Raises `OptionError`: it is no list of different names, or a long one.
     """
-    if not isinstance(given, list | tuple) or len(given) > MOST_NAMES:
+    if not isinstance(names, list | tuple) or len(names) > MOST_NAMES:
         raise OptionError("covariates", f"must be a list of at most {MOST_NAMES} names")
-    for name in given:
+    for name in names:
         _check_text("covariates", name)
-    if len(set(given)) < len(given):
+    if len(set(names)) < len(names):
         raise OptionError("covariates", "a name stands twice")
-    return tuple(given)
+    return tuple(names)
 
 
-def _seasons(given: Any) -> tuple[Seasonality, ...]:
+def _seasons(value: Any) -> tuple[Seasonality, ...]:
     """Return seasons from JSON objects.
 
     Raises `OptionError`: one is not a season, or there are too many columns of them.
     """
-    if not isinstance(given, list | tuple):
+    if not isinstance(value, list | tuple):
         raise OptionError("seasonality", "must be a list of objects with a period")
     try:
-        seasons = tuple(s if isinstance(s, Seasonality) else Seasonality(**s) for s in given)
+        seasons = tuple(s if isinstance(s, Seasonality) else Seasonality(**s) for s in value)
     except ValueError as error:
         raise OptionError("seasonality", str(error)) from None
     except TypeError:

@@ -256,9 +256,9 @@ class Agent:
 
     def responding(self, theta: Floats) -> Self:
         """Return the agent that decides by a trajectory's own theta."""
-        found = object.__new__(type(self))  # a copy costs 20 times as much, at each decision
-        found.__dict__ = vars(self) | {"theta": theta}
-        return found
+        agent = object.__new__(type(self))  # a copy costs 20 times as much, at each decision
+        agent.__dict__ = vars(self) | {"theta": theta}
+        return agent
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
         """Return the values whose largest is chosen in this round, (K, dim) -> (K,): the scores."""

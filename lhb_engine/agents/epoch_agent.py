@@ -64,9 +64,9 @@ def on_rows(
     """
     window = history.checked_window()
     quarters = by_quarters and fit_windows.in_first_phase(window, horizon)
-    given = measured_rows(history, quarters=fit_windows.quarter_of(window) if quarters else None)
-    rows, units = in_units(given)
-    found = replace(
+    measured = measured_rows(history, quarters=fit_windows.quarter_of(window) if quarters else None)
+    rows, units = in_units(measured)
+    estimate = replace(
         find(rows),
         n_rows=rows.design.n_rows,
         n_missing=rows.n_missing,
@@ -74,4 +74,4 @@ def on_rows(
         last_round=window.last,
         design=rows.name,
     )
-    return units.restore(found)
+    return units.restore(estimate)

@@ -64,38 +64,38 @@ class Part:
     past: RowMoments | None = None
     n_means: int = 0
 
-    def _unsaid(self, found: Posterior) -> Ints:
+    def _unsaid(self, posterior: Posterior) -> Ints:
         """Return the numbers of the means that do nothing, or do not change."""
         n = self.rows.covariates.shape[1]
         of_means = np.arange(n - self.n_means, n)
-        if not self._shares(found):
+        if not self._shares(posterior):
             return of_means
-        known = self.data.statistics
+        statistics = self.data.statistics
         beside = self.rows.beside
-        unit = beside.T @ beside if known is None else known.rows.covariates
+        unit = beside.T @ beside if statistics is None else statistics.rows.covariates
         return of_means[~changing(unit)[1:][of_means]]
 
-    def _shares(self, found: Posterior) -> bool:
+    def _shares(self, posterior: Posterior) -> bool:
         """Whether what all arms share may move rewards by itself."""
-        return self.n_means > 0 and bool(found.included[-1] > SAID)
+        return self.n_means > 0 and bool(posterior.included[-1] > SAID)
 
     def stops_teaching(self) -> bool:
         """Whether the selected contexts no longer vary, by docs/model.md (7.20)."""
         return stops_teaching(self.rows, self.past)
 
-    def all_lags(self, found: Posterior, rho: float) -> LeastSquares | str:
+    def all_lags(self, posterior: Posterior, rho: float) -> LeastSquares | str:
         """Return least squares of all lags of all features, or why nothing can be said by them."""
-        data, n_unknown = self.data, self.data.n_lags * len(found.theta)
+        data, n_unknown = self.data, self.data.n_lags * len(posterior.theta)
         if n_unknown > MOST_UNKNOWNS or data.n_rows < ROWS_AN_UNKNOWN * n_unknown:
             return TOO_FEW
         if in_time(self.rows, rho):
             return CORRELATED
-        rows = data.summed().whitened(rho).without(self._unsaid(found))
-        return LeastSquares.of(rows, found.n_features)
+        rows = data.summed().whitened(rho).without(self._unsaid(posterior))
+        return LeastSquares.of(rows, posterior.n_features)
 
     def certainty(
         self,
-        found: Posterior,
+        posterior: Posterior,
         told: LeastSquares | str,
         active: Ints,
         rho: float,
@@ -108,69 +108,71 @@ class Part:
         """
         if own:
             return self._told(
-                told if isinstance(told, str) else profile_certainty(told, found, active)
+                told if isinstance(told, str) else profile_certainty(told, posterior, active)
             )
-        known, unsaid = self.data.statistics, self._unsaid(found)
-        past = None if known is None else known.whitened(rho).without(unsaid)
+        statistics, unsaid = self.data.statistics, self._unsaid(posterior)
+        past = None if statistics is None else statistics.whitened(rho).without(unsaid)
         rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
         return self._told(
-            with_misfit(certainty(rows, found, active, rho, signed, past), told, found)
+            with_misfit(certainty(rows, posterior, active, rho, signed, past), told, posterior)
         )
 
-    def _told(self, known: Certainty | str) -> Certainty | str:
+    def _told(self, certain: Certainty | str) -> Certainty | str:
         """Return it with the effects of what was told alone."""
-        if isinstance(known, str):
-            return known
+        if isinstance(certain, str):
+            return certain
         n_told = self.rows.covariates.shape[1] - self.n_means
-        return replace(known, effects=known.effects[:n_told])
+        return replace(certain, effects=certain.effects[:n_told])
 
     def totals(self, forms: Sequence[Posterior], told: LeastSquares | str) -> dict[str, Any] | str:
         """Return what an action pays by each feature in all, or why not; see `totals`."""
         return totals(self.data, forms, told, self._unsaid(forms[0]))
 
-    def levels(self, found: Posterior) -> dict[str, Any] | None:
+    def levels(self, posterior: Posterior) -> dict[str, Any] | None:
         """Return how far the trajectories' levels differ; None if they have none of their own."""
-        known = self.data.statistics
-        if known is None:
+        sums = self.data.statistics
+        if sums is None:
             return None
-        spread = known.spread(known.coefficients(found.theta, found.weights, found.effects))
+        spread = sums.spread(
+            sums.coefficients(posterior.theta, posterior.weights, posterior.effects)
+        )
         return spread and {"spread": spread.value, "interval": [spread.low, spread.high]}
 
-    def effects(self, found: Posterior) -> dict[str, Any] | None:
+    def effects(self, posterior: Posterior) -> dict[str, Any] | None:
         """Return what the covariates do, a number each or one a group; None if there are none.
 
         The shares of the variance are those in `rows`, at most all of it. What all arms share is
         left out where it does nothing.
         """
         rows, groups = self.rows, self.rows.groups
-        if self.n_means and not self._shares(found):
+        if self.n_means and not self._shares(posterior):
             groups = groups[:-1]
         if not groups:
             return None
         is_row, n = rows.number > 0, sum(groups)
-        effects = found.effects[1 : 1 + n]
+        effects = posterior.effects[1 : 1 + n]
         parts = np.split(rows.covariates[is_row, :n] * effects, np.cumsum(groups)[:-1], 1)
         variance = float(rows.y[is_row].var())
         shares = [float(part.sum(axis=1).var()) / variance if variance else 0.0 for part in parts]
         return {
             "values": effects.tolist(),
-            "included": found.included[1 : 1 + len(groups)].tolist(),
+            "included": posterior.included[1 : 1 + len(groups)].tolist(),
             "share": [min(1.0, share) for share in shares],
         }
 
-    def in_words(self, found: Posterior, certain: Certainty | str) -> str:
+    def in_words(self, posterior: Posterior, certain: Certainty | str) -> str:
         """Return the message of an estimate."""
-        known = "a direction is found, and how far it may be off is not clear yet"
+        clause = "a direction is found, and how far it may be off is not clear yet"
         if not isinstance(certain, str):
             n = round(certain.angle * 180.0 / np.pi)
-            known = f"the direction is known to about {n} degree{'s' * (n != 1)}"
-            known += ", if all features pay at the same lags" * certain.if_shared
-        if not found.stands_out:
-            known = "no direction stands out from the noise yet, and the likeliest decides"
-        active = f"about {found.inclusion.sum():.0f} of {self.data.n_lags} lags are active"
-        if not (found.inclusion > ACTIVE).any():
+            clause = f"the direction is known to about {n} degree{'s' * (n != 1)}"
+            clause += ", if all features pay at the same lags" * certain.if_shared
+        if not posterior.stands_out:
+            clause = "no direction stands out from the noise yet, and the likeliest decides"
+        active = f"about {posterior.inclusion.sum():.0f} of {self.data.n_lags} lags are active"
+        if not (posterior.inclusion > ACTIVE).any():
             active += ", and which is not clear"
-        return f"From {self.data.n_rows} rows {known}; {active}."
+        return f"From {self.data.n_rows} rows {clause}; {active}."
 
 
 def too_little(rows: AlignedRounds, dim: int) -> str:
@@ -215,10 +217,10 @@ class RowsPast:
         follows = following(rows, len(agent.covariates.names), self.n_means)
         self._silent = np.flatnonzero(follows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
-        known, self.form = self.prediction, None
-        if known is not None and known.effects[: len(follows)][follows[: len(known.effects)]].any():
+        old, self.form = self.prediction, None
+        if old is not None and old.effects[: len(follows)][follows[: len(old.effects)]].any():
             # what it says of choices is without what they do by these covariates
-            self.prediction, self.form = None, known.form
+            self.prediction, self.form = None, old.form
         rows = self._counted(rows)
         if units is None:  # else they stand beside sums of all rows, as these came
             rows = without_outliers(rows, self.prediction)
@@ -243,13 +245,13 @@ class RowsPast:
 
         With own responses each prediction is judged about its own.
         """
-        known = self.prediction
-        if known is None:
+        predictor = self.prediction
+        if predictor is None:
             return None
-        if known.own is None:
-            return later_rows(known, self.rows)
-        found = known.since(self.rows)
-        return found and replace(found, less=lambda new: less_responses(self.plain, new))
+        if predictor.own is None:
+            return later_rows(predictor, self.rows)
+        later = predictor.since(self.rows)
+        return later and replace(later, less=lambda new: less_responses(self.plain, new))
 
     def covered(self) -> dict[str, Any]:
         """Return what the estimate says of its rows."""
@@ -287,15 +289,15 @@ class RowsPast:
 
         Others start `back` rounds before its end, half as many, and so on.
         """
-        found, fewest = {}, max(FEWEST_ROWS, 8 * self.rows.dim)
+        parts, fewest = {}, max(FEWEST_ROWS, 8 * self.rows.dim)
         while back >= fewest:
             starts.add(cut - back + 1)
             back //= 2
         for start in sorted(starts):
             inside = (self.rows.number >= start) & (self.rows.number <= cut)
             if inside.any() and not too_little(rows := self.rows.only(inside), self.dim):
-                found[start] = fit_data(rows)
-        return found
+                parts[start] = fit_data(rows)
+        return parts
 
     def seen(self) -> FitData:
         """Return the rows that the installed estimate's fit used."""
@@ -384,8 +386,8 @@ class SummedPast(RowsPast):
         later = np.flatnonzero(self.rows.number > cut)
         whole = self.seen() if self.rows.levels else self.total - moments_of(self.rows, later)
         parts = {self.first: whole}
-        found = self.parts(set(), cut, cut - begin)
-        return cut, (parts | found if whole.n_rows >= LEAST_ROWS else found)
+        latest = self.parts(set(), cut, cut - begin)
+        return cut, (parts | latest if whole.n_rows >= LEAST_ROWS else latest)
 
     def _cut(self, since: int) -> int:
         """Return the middle of the rounds after `since`.
@@ -420,8 +422,8 @@ def kept_sums(
     with np.errstate(over="ignore", invalid="ignore"):
         told = ((stop, agent.told(each)) for stop, each in slices)
         rows = (Slice(align(each), stop, each.unsettled or stop + 1) for stop, each in told)
-        found = session_sums(rows, first, window.last, seen, None, settled_round)
-    return found.kept if found is not None and found.kept.settled.are_finite else None
+        sums = session_sums(rows, first, window.last, seen, None, settled_round)
+    return sums.kept if sums is not None and sums.kept.settled.are_finite else None
 
 
 def sums_from_bytes(agent: Agent, data: bytes) -> SquareSums:
@@ -430,12 +432,12 @@ def sums_from_bytes(agent: Agent, data: bytes) -> SquareSums:
     They may lack its last products; see `Agent.counting`.
     """
     kind = LevelSums if agent.stretches.n_rounds else Moments
-    found: SquareSums = kind.from_bytes(data, agent.covariates.groups)
-    n_fewer = agent.fitted_dim - found.dim  # products that these lack
-    fits = 0 <= n_fewer <= len(agent.products) and found.n_lags <= agent.horizon
-    if not fits or not found.are_finite:
+    sums: SquareSums = kind.from_bytes(data, agent.covariates.groups)
+    n_fewer = agent.fitted_dim - sums.dim  # products that these lack
+    fits = 0 <= n_fewer <= len(agent.products) and sums.n_lags <= agent.horizon
+    if not fits or not sums.are_finite:
         raise ValueError("not sums of this session")
-    return found
+    return sums
 
 
 def _counted(agent: Agent, measured: int | None) -> tuple[int, Seen | None]:
@@ -468,9 +470,9 @@ def sums_of(
     if kept is not None and loses_digits(rows, kept, sums):
         raise NeedsNewSums
     latest = history.latest(LATEST)
-    found, total = align(latest) if latest.trajectories else None, sums.total.rows
-    if found is None or found.n_rows < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
+    tail, total = align(latest) if latest.trajectories else None, sums.total.rows
+    if tail is None or tail.n_rows < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
         return None
-    is_lost = total.square < TINY and found.y.any()
-    is_lost |= np.trace(total.gram) < TINY and found.contexts.any()
-    return None if is_lost else (found, sums, None if history.chosen is None else LATEST)
+    is_lost = total.square < TINY and tail.y.any()
+    is_lost |= np.trace(total.gram) < TINY and tail.contexts.any()
+    return None if is_lost else (tail, sums, None if history.chosen is None else LATEST)

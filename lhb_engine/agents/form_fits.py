@@ -114,15 +114,15 @@ def _compared(n: int, products: Floats, one: int) -> tuple[float, float]:
     return n * (own - 1.0), 2.0 * n * max(1.0 + own**2 - 2.0 * both**2, 0.0)
 
 
-def best_form(known: Mapping[LagForm, KnownForm], used: LagForm) -> LagForm:
+def best_form(forms: Mapping[LagForm, KnownForm], used: LagForm) -> LagForm:
     """Return the form with the least errors, if it is surely better than the shared one.
 
     Where the form in use is not the shared one, better is enough. It has to be better than no
     effect at all, too: where there is none, shared profiles that were fitted to noise predict
     worst.
     """
-    name = min(known, key=lambda name: known[name].excess, default=SHARED)
-    best, sure = known.get(name), SURE if used == SHARED else 0.0
+    name = min(forms, key=lambda name: forms[name].excess, default=SHARED)
+    best, sure = forms.get(name), SURE if used == SHARED else 0.0
     if best is None or best.over_none >= 0.0 or best.excess > -sure * np.sqrt(best.variance):
         return SHARED
     return name
@@ -141,7 +141,7 @@ class FormFits:
     `in_use` decides; `prediction` is the installed estimate's. Units are scaled.
     """
 
-    known: dict[LagForm, KnownForm]
+    by_name: dict[LagForm, KnownForm]
     in_use: LagForm
     prediction: Predictor | None
     n_features: int
@@ -151,17 +151,17 @@ class FormFits:
         cls, prediction: Predictor | None, later: HeldOut | None, units: Units, n_features: int
     ) -> "FormFits":
         """Judge the forms of an installed estimate by the rows after it."""
-        found = prediction.forms if prediction else {}
-        known = {name: KnownForm.from_json(form).in_units(units) for name, form in found.items()}
-        return cls(known, SHARED, prediction, n_features).judged(later)
+        forms = prediction.forms if prediction else {}
+        by_name = {name: KnownForm.from_json(form).in_units(units) for name, form in forms.items()}
+        return cls(by_name, SHARED, prediction, n_features).judged(later)
 
     def judged(self, later: HeldOut | None) -> "FormFits":
         """Return the forms judged by some rows that their fits had not seen, and which decides."""
-        known = self.known
+        by_name = self.by_name
         if later is not None:
-            known = {name: form.judged(known[SHARED], later) for name, form in known.items()}
+            by_name = {name: form.judged(by_name[SHARED], later) for name, form in by_name.items()}
         used = self.prediction.form if self.prediction else SHARED
-        return replace(self, known=known, in_use=best_form(known, used))
+        return replace(self, by_name=by_name, in_use=best_form(by_name, used))
 
     def can_be_told_apart(self, n_rows: int, n_unknown: int, horizon: int) -> bool:
         """Whether there are several features, not too many unknowns, and rows enough."""
@@ -170,8 +170,8 @@ class FormFits:
     @property
     def are_in_doubt(self) -> bool:
         """Whether features' own profiles decide, or were judged and are not clearly worse."""
-        own = [f for name, f in self.known.items() if name != SHARED and f.variance > 0.0]
-        may_hold = any(not form.is_worse_than(self.known[SHARED]) for form in own)
+        own = [f for name, f in self.by_name.items() if name != SHARED and f.variance > 0.0]
+        may_hold = any(not form.is_worse_than(self.by_name[SHARED]) for form in own)
         return self.in_use != SHARED or may_hold
 
     def old(self, form: LagForm) -> Predictor | None:
@@ -179,16 +179,16 @@ class FormFits:
         old = self.prediction
         if old is None or old.form == form:
             return old
-        if form not in self.known:
+        if form not in self.by_name:
             return None
-        known = self.known[form]
-        theta, weights = np.zeros(known.profiles.shape[1]), known.profiles
+        earlier = self.by_name[form]
+        theta, weights = np.zeros(earlier.profiles.shape[1]), earlier.profiles
         if form == SHARED:  # phi = w theta'
             total = weights[:, : self.n_features].sum(axis=0)
             unit = total / max(float(np.linalg.norm(total)), 1e-300)
             along = weights[:, : self.n_features] @ unit
             theta, weights = along @ weights / max(float(along @ along), 1e-300), along
-        level, effects = float(known.effects[0]), known.effects[1:]
+        level, effects = float(earlier.effects[0]), earlier.effects[1:]
         return replace(old, theta=theta, lag_weights=weights, intercept=level, effects=effects)
 
     def fitted(
@@ -196,29 +196,30 @@ class FormFits:
         data: FitData,
         horizon: int,
         last: int,
-        found: Posterior,
+        posterior: Posterior,
         rho: float,
         fit: Callable[[FitData, LagForm], tuple[Posterior, float]],
     ) -> tuple[dict[LagForm, Any] | None, list[Posterior]]:
-        """Fit the other forms beside the one found; return all as JSON, and what may hold.
+        """Fit the other forms beside the one in use; return all as JSON, and those that may hold.
 
-        `last` is the last round of the session that is used; `found` and its autocorrelation `rho`
-        are of the form in use. The JSON is for the next fit, None with few rows, many unknowns or
-        one feature. The posteriors are those of the form in use and of all that are not ruled out.
+        `last` is the last round of the session that is used; `posterior` and its autocorrelation
+        `rho` are of the form in use. The JSON is for the next fit, None with few rows, many
+        unknowns or one feature. The posteriors are those of the form in use and of all that are not
+        ruled out.
         """
-        n_unknown = data.n_lags * found.draws[0].shape[1]
+        n_unknown = data.n_lags * posterior.draws[0].shape[1]
         if not self.can_be_told_apart(data.n_rows, n_unknown, horizon):
-            return None, [found]
+            return None, [posterior]
         out: dict[LagForm, Any] = {}
-        may_hold, until, moments = [found], last + data.n_rows, data.summed()
-        used = self.known.get(self.in_use)
+        may_hold, until, moments = [posterior], last + data.n_rows, data.summed()
+        used = self.by_name.get(self.in_use)
         for form in FORMS:
-            before = self.known.get(form)
+            before = self.by_name.get(form)
             if self._rests(form, horizon, last, until):
                 out |= {form: before.to_json()} if before else {}
                 continue
-            one, noise = (found, rho) if form == found.form else fit(moments, form)
-            if form != found.form and not (before and used and before.is_worse_than(used)):
+            one, noise = (posterior, rho) if form == posterior.form else fit(moments, form)
+            if form != posterior.form and not (before and used and before.is_worse_than(used)):
                 may_hold.append(one)
             profiles = one.weights if one.weights.ndim == 2 else np.outer(one.weights, one.theta)
             score = (before.excess, before.variance, before.over_none) if before else (0.0,) * 3
@@ -234,10 +235,10 @@ class FormFits:
         """
         if form == self.in_use or (form == SHARED and until - last < ROWS_TO_REST * horizon):
             return False
-        scout, known = self.known.get(SCOUT), self.known.get(form)
-        if known is None:
-            no_scout = scout is None or scout.is_worse_than(self.known[SHARED])
+        scout, earlier = self.by_name.get(SCOUT), self.by_name.get(form)
+        if earlier is None:
+            no_scout = scout is None or scout.is_worse_than(self.by_name[SHARED])
             return form not in (SHARED, SCOUT) and no_scout
-        beside = self.known.get(self.in_use if form == SHARED else SHARED)
-        is_worse = beside is not None and known.is_worse_than(beside)
-        return is_worse and last < known.rests_until < until
+        beside = self.by_name.get(self.in_use if form == SHARED else SHARED)
+        is_worse = beside is not None and earlier.is_worse_than(beside)
+        return is_worse and last < earlier.rests_until < until

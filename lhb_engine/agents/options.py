@@ -61,7 +61,7 @@ class Options:
         """Return the options that change if what these findings advise is added; {}: none."""
         return {}
 
-    def says(self, found: Finding) -> bool:
+    def says(self, finding: Finding) -> bool:
         """Whether these tell fits what a finding advises to tell."""
         return False
 

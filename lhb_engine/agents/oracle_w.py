@@ -39,9 +39,9 @@ class OracleW(Agent):
 
     def __init__(self, dim: int, horizon: int, options: OracleWOptions) -> None:
         super().__init__(dim, horizon, options)
-        given = np.array(options.weights, dtype=np.float64)[:horizon]
+        weights = np.array(options.weights, dtype=np.float64)[:horizon]
         self.weights: Floats = np.zeros(horizon)
-        self.weights[: len(given)] = given
+        self.weights[: len(weights)] = weights
 
     def windows(self) -> Iterator[FitWindow]:
         """Yield the windows of all fits, endlessly; every fit has all lags."""
@@ -59,8 +59,8 @@ class OracleW(Agent):
         rank, zero = 0, np.zeros(self.horizon)
         if rows.design.n_rows:
             filtered = filtered_contexts(rows, self.weights)
-            solution, _, found, _ = np.linalg.lstsq(filtered, rows.y)
-            rank = int(found)
+            solution, _, rank_found, _ = np.linalg.lstsq(filtered, rows.y)
+            rank = int(rank_found)
         if rank < self.dim:  # such as before the first active lag
             message = "The rewards so far do not determine a direction."
             return Estimate("insufficient_data", zero, message=message)

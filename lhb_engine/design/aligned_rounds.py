@@ -337,10 +337,10 @@ def measured_inside(parts: Parts, inside: Flags) -> tuple[Ints, Measurements]:
     before = np.concatenate([[0], np.cumsum(inside)])
     first, last = rows.first[there], rows.last[there]
     there[there] = before[last + 1] - before[first] == last - first + 1
-    found = rows.chosen(there)
-    if found.covariates is not None and np.isinf(found.covariates).any():
+    measurements = rows.chosen(there)
+    if measurements.covariates is not None and np.isinf(measurements.covariates).any():
         raise ValueError("covariates must be finite")
-    return parts.owner[there], found
+    return parts.owner[there], measurements
 
 
 def _sequences(owner: Ints, spans: Ints, n_parts: int) -> tuple[Ints, Ints, Ints]:

@@ -48,9 +48,9 @@ def with_means(selected: Floats, contexts: Floats) -> Floats:
     of chosen arms, the mean is not known: 0 in place of the 1 and the mean.
     """
     n_arms = contexts.shape[-2]
-    known = np.full((*selected.shape[:-1], 1), float(n_arms > 1))
-    means = np.add.reduce(contexts, axis=-2) / n_arms * known
-    return np.concatenate([selected, known, means], axis=-1)
+    has_mean = np.full((*selected.shape[:-1], 1), float(n_arms > 1))
+    means = np.add.reduce(contexts, axis=-2) / n_arms * has_mean
+    return np.concatenate([selected, has_mean, means], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ class Covariates:
         if self.names and sizes != (1,) * len(self.names):
             raise ValueError(f"the history has {len(sizes)} covariates, not {len(self.names)}")
         parts, n = Parts.of(history.trajectories), sum(sizes)
-        given, measured = parts.covariates, parts.measurements
-        given = np.zeros((len(parts.contexts), n)) if given is None else given
-        columns = [given, self.columns(parts.rounds.astype(np.float64))]
+        covariates, measured = parts.covariates, parts.measurements
+        covariates = np.zeros((len(parts.contexts), n)) if covariates is None else covariates
+        columns = [covariates, self.columns(parts.rounds.astype(np.float64))]
         if self.means:
             means = parts.contexts[:, self.means :]
-            means = means if means.size else np.zeros((len(given), self.n_means))
+            means = means if means.size else np.zeros((len(covariates), self.n_means))
             columns.append(np.where(np.abs(means) < LARGEST, means, 0.0))
         if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
             own = np.full((len(measured), sum(self.time_groups)), np.nan)

@@ -250,14 +250,14 @@ class LaggedDesign:
         weights = np.where(late > early, 2.0, 1.0) * pairs.data
         delays, place = np.unique(late - early, return_inverse=True)
         parts = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
-        found = 0.0
+        square = 0.0
         for delay, of in zip(delays.tolist(), parts, strict=False):  # without pairs a part is left
             earlier = self.contexts[: self.n_rounds - delay]
             products = np.einsum("td,td->t", self.contexts[delay:], earlier)
             total = np.concatenate([np.zeros(1 + delay), np.cumsum(products)])
             ends = total[late[of] + 1] - total[late[of] + 1 - reach[of]]
-            found += float(weights[of] @ ends)
-        return found
+            square += float(weights[of] @ ends)
+        return square
 
     @cached_property
     def square_bound(self) -> float:

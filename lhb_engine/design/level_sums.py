@@ -64,11 +64,11 @@ def _costs(moments: "Levelled", coefficients: Floats, spreads: Floats) -> tuple[
     square = max(square, float(np.finfo(float).tiny))
     of_levels = moments.errors(error)
     kept = 1.0 / (1.0 + spreads[:, None] ** 2 * of_levels.sizes)
-    known = kept @ of_levels.rounds
-    left = square - (1.0 - kept) @ of_levels.squares - (kept @ of_levels.totals) ** 2 / known
+    precision = kept @ of_levels.rounds
+    left = square - (1.0 - kept) @ of_levels.squares - (kept @ of_levels.totals) ** 2 / precision
     left = np.maximum(left, 1e-12 * square)
     free = max(moments.rows.n_rows - 1, 1)
-    cost = 0.5 * (free * np.log(left) - np.log(kept) @ of_levels.counts + np.log(known))
+    cost = 0.5 * (free * np.log(left) - np.log(kept) @ of_levels.counts + np.log(precision))
     return cost, np.sqrt(left / free)
 
 

@@ -265,8 +265,8 @@ class Spread(NamedTuple):
 
 def coefficients(theta: Floats, weights: Floats, effects: Floats, n_lags: int) -> Floats:
     """Return the coefficients of [X, Z] in a prediction, as `Statistics.coefficients`."""
-    known = weights[:n_lags] if weights.ndim == 2 else np.outer(weights[:n_lags], theta)
-    return np.append(np.pad(known, ((0, n_lags - len(known)), (0, 0))), effects)
+    profiles = weights[:n_lags] if weights.ndim == 2 else np.outer(weights[:n_lags], theta)
+    return np.append(np.pad(profiles, ((0, n_lags - len(profiles)), (0, 0))), effects)
 
 
 @dataclass(frozen=True)

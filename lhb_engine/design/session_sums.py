@@ -27,17 +27,17 @@ Moved = tuple[int, AlignedRounds, Ints]
 
 
 def changes(
-    rows: AlignedRounds, within: Range, known: int = NEVER
+    rows: AlignedRounds, within: Range, n_measured: int = NEVER
 ) -> Iterator[tuple[int, SquareSums]]:
     """Yield the number of each grain with measurements within a range, and what these change.
 
-    Rows are those of the first `known` measurements; a later one takes out what it replaces. With
-    levels, `rows` has all earlier rows of theirs.
+    Rows are those of the first `n_measured` measurements; a later measurement takes out the rows
+    that it replaces. With levels, `rows` has all earlier rows of the same levels.
     """
-    if rows.replaced is None and within[0] >= known:
+    if rows.replaced is None and within[0] >= n_measured:
         return
     if rows.replaced is None and not rows.levels:
-        now = rows if known == NEVER else rows.at(known)
+        now = rows if n_measured == NEVER else rows.at(n_measured)
         yield from grains(now, np.flatnonzero(_is_within(now.position, within)))
         return
     some, levels, begin = rows.number > 0, None, within[0]
@@ -49,12 +49,12 @@ def changes(
         levels = Levels(rows, np.flatnonzero(some))
     elif rows.replaced is not None:  # grains before the first one that corrections touch
         near, old = rows.around(rows.replaced.place)[0].position, rows.replaced
-        touched = np.concatenate([near, old.position, old.until, [known, within[1]]])
-        begin = int(touched[touched > begin].min(initial=known) - 1) // moment_sums.GRAIN
+        touched = np.concatenate([near, old.position, old.until, [n_measured, within[1]]])
+        begin = int(touched[touched > begin].min(initial=n_measured) - 1) // moment_sums.GRAIN
         begin = max(begin * moment_sums.GRAIN, within[0])
         if begin > within[0]:
             yield from grains(rows, np.flatnonzero(_is_within(rows.position, (within[0], begin))))
-    for last, moved in _steps(rows, (begin, within[1]), known, some):
+    for last, moved in _steps(rows, (begin, within[1]), n_measured, some):
         if levels is None:
             yield (last - 1) // moment_sums.GRAIN, _moments(moved, either=True)
             continue
@@ -62,8 +62,8 @@ def changes(
         if last <= within[0]:
             levels.add(change)
         else:
-            found = levels.changed(change, _moments(moved, either=False))
-            yield (last - 1) // moment_sums.GRAIN, found
+            sums = levels.changed(change, _moments(moved, either=False))
+            yield (last - 1) // moment_sums.GRAIN, sums
 
 
 def _moments(moved: list[Moved], *, either: bool) -> Moments:
@@ -78,31 +78,34 @@ def _moments(moved: list[Moved], *, either: bool) -> Moments:
 
 
 def _steps(
-    rows: AlignedRounds, within: Range, known: int, some: Flags
+    rows: AlignedRounds, within: Range, n_measured: int, some: Flags
 ) -> Iterator[tuple[int, list[Moved]]]:
-    """Yield where a grain ends and what moves in it, of some places; that of `known` is in two."""
+    """Yield the end of each grain and what moves in it, of some places.
+
+    The grain in which measurement `n_measured` lies comes in two parts.
+    """
     size, (place, position, until) = moment_sums.GRAIN, rows.arrivals()
     here = some[place]
     place, position, until = place[here], position[here], until[here]
-    moved = np.concatenate([position[position <= known], until[until < NEVER]])
+    moved = np.concatenate([position[position <= n_measured], until[until < NEVER]])
     ends = -(-moved[_is_within(moved, within)] // size) * size
     whole = (rows, np.arange(len(rows.y))) if rows.levels else None  # else other rows say nothing
     for end in np.unique(ends).tolist():
         after, end = max(end - size, within[0]), min(end, within[1])
-        inside = [known] if after < known < end else []
+        inside = [n_measured] if after < n_measured < end else []
         for start, stop in zip([after, *inside], [*inside, end], strict=True):
-            gone = place[(position <= min(start, known)) & (until > start) & (until <= stop)]
-            moves, found = place[_is_within(position, (start, stop))], []
-            if stop <= known and len(moves):
+            gone = place[(position <= min(start, n_measured)) & (until > start) & (until <= stop)]
+            moves, steps = place[_is_within(position, (start, stop))], []
+            if stop <= n_measured and len(moves):
                 near, places = whole or rows.around(moves)
                 now = near.at(stop)
-                found.append((1, now, np.flatnonzero(some[places] & (now.position > start))))
+                steps.append((1, now, np.flatnonzero(some[places] & (now.position > start))))
             if len(gone):
                 near, places = whole or rows.around(gone)
-                then = near.at(min(start, known), start)
-                found.append((-1, then, np.flatnonzero(np.isin(places, gone))))
-            if found:
-                yield stop, found
+                then = near.at(min(start, n_measured), start)
+                steps.append((-1, then, np.flatnonzero(np.isin(places, gone))))
+            if steps:
+                yield stop, steps
 
 
 def _is_within(positions: Ints, within: Range) -> Flags:
@@ -215,8 +218,8 @@ def session_sums(
             break
     if running is None:
         return None
-    known = running.seen_to_keep if stays and seen is not None else None
-    keep = KeptSums(first, last, n_settled, running.settled, known)
+    seen_sums = running.seen_to_keep if stays and seen is not None else None
+    keep = KeptSums(first, last, n_settled, running.settled, seen_sums)
     used = None if seen is None else running.seen
     return SessionSums(running.total, used, keep, settled_round is None)
 
@@ -266,12 +269,12 @@ class _Running:
             if grain < shared:
                 self.seen = self.seen_to_keep = self.total
         self._all_seen = shared == NEVER
-        known = (used.number > 0) & (used.last <= (0 if seen is None else seen.last))
-        if seen is None or self._all_seen or not known.any():
+        is_seen = (used.number > 0) & (used.last <= (0 if seen is None else seen.last))
+        if seen is None or self._all_seen or not is_seen.any():
             return stop
         edge = min(max(within[0], seen.measured), within[1])
         begin = edge if self._has_seen else max(within[0], shared * moment_sums.GRAIN)
-        used = used.only(known)
+        used = used.only(is_seen)
         for some in ((begin, edge), (edge, within[1])):
             for grain, part in changes(used, some, seen.measured):
                 self.seen = self.seen + part

@@ -29,7 +29,7 @@ def with_past(history: History) -> History:
     if told is not None:
         told = np.zeros((size, told.shape[1]))
         told[to] = parts.covariates
-    given = replace(
+    trajectories = replace(
         parts,
         contexts=contexts,
         numbering=numbering,
@@ -38,4 +38,4 @@ def with_past(history: History) -> History:
         first_rounds=parts.first_rounds + n * ~begins,
         measurements=replace(rows, first=rows.first + n, last=rows.last + n),
     )
-    return replace(history, dim=history.dim + 1, trajectories=given)
+    return replace(history, dim=history.dim + 1, trajectories=trajectories)

@@ -69,7 +69,7 @@ def latest(history: History, horizon: int) -> History:
 
 def checked(
     history: History,
-    known: Predictor | None,
+    predictor: Predictor | None,
     horizon: int,
     dim: int,
     before: Predictor | None,
@@ -79,46 +79,47 @@ def checked(
 ) -> list[Finding | Unchecked]:
     """Return what the checks of docs/model.md 12 find, and which could not be made.
 
-    `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
-    the estimate's prediction, None before there is a direction; `before` that of the estimate in
-    use until now. `dim` are the features of an arm, after which come `products`; a further one is
-    that of a past before round 1. The last `n_means` covariates are what `with_means` adds. At
-    `most` so many further products are found.
+    `history` is the `latest` part of a fit's history, with the covariates of the fit; `predictor`
+    is the estimate's prediction, None before there is a direction; `before` is the prediction of
+    the estimate in use until now. `dim` are the features of an arm, after which come `products`; a
+    further one is that of a past before round 1. The last `n_means` covariates are what
+    `with_means` adds. At `most` so many further products are found.
     """
     parts = Parts.of(history.trajectories)
     totals = np.ptp(parts.contexts, axis=0) > 0.0 if history.sets and len(parts.contexts) else None
-    said = [*check_choices([*history.sets.values()], totals)]
+    outcomes = [*check_choices([*history.sets.values()], totals)]
     if not history.trajectories:
-        return [*said, NOTHING]
+        return [*outcomes, NOTHING]
     rows = align(history)
-    choices = [*_of_choices(history, rows, known, n_means, horizon)]
+    choices = [*_of_choices(history, rows, predictor, n_means, horizon)]
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
-    known, before = (one and one.in_units(units) for one in (known, before))
+    predictor, before = (one and one.in_units(units) for one in (predictor, before))
     rows = units.of(rows)
     size = float(np.abs(rows.contexts[:, :dim]).max(initial=0.0))
     if rows.n_rows < 2 or not rows.y.any() or size < LEAST_CONTEXT:
-        return [*said, NOTHING]
+        return [*outcomes, NOTHING]
     key = parts.names[int(np.argmax(parts.counts))]
     one = replace(history, trajectories={key: parts[key]})
-    said += check_forecast(rows, before)
-    rows = without_outliers(rows, known)
-    alone = without_outliers(units.of(align(one)), known) if len(parts) > 1 else rows
-    longest = _now(alone, known)
-    series = Series.of(longest, _errors(longest, known))
-    if known is not None:
-        rows, known = _said(rows, known)
-    return [*said, *choices, *_all(rows, series, known, horizon, dim, products, most, history.sets)]
+    outcomes += check_forecast(rows, before)
+    rows = without_outliers(rows, predictor)
+    alone = without_outliers(units.of(align(one)), predictor) if len(parts) > 1 else rows
+    longest = _now(alone, predictor)
+    series = Series.of(longest, _errors(longest, predictor))
+    if predictor is not None:
+        rows, predictor = _said(rows, predictor)
+    outcomes += choices
+    return [*outcomes, *_all(rows, series, predictor, horizon, dim, products, most, history.sets)]
 
 
-def told_apart(said: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
+def told_apart(outcomes: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
     """Return what checks found, the most harmful first, and which could not be made."""
-    found = [one for one in said if isinstance(one, Finding)]
-    unchecked = [one for one in said if isinstance(one, Unchecked)]
-    return sorted(found, key=lambda one: CODES.index(one.code)), unchecked
+    findings = [one for one in outcomes if isinstance(one, Finding)]
+    unchecked = [one for one in outcomes if isinstance(one, Unchecked)]
+    return sorted(findings, key=lambda one: CODES.index(one.code)), unchecked
 
 
 def _of_choices(
-    history: History, rows: AlignedRounds, known: Predictor | None, n_means: int, horizon: int
+    history: History, rows: AlignedRounds, predictor: Predictor | None, n_means: int, horizon: int
 ) -> Iterator[Finding | Unchecked]:
     """Look for what choices change beside rewards, by the mean contexts of what was offered."""
     of_several: tuple[Code, ...] = ("trajectories_end",) if len(history.trajectories) > 1 else ()
@@ -131,44 +132,46 @@ def _of_choices(
         yield Unchecked(codes, "sets")  # fits take what all arms share for what choices do
         return
     if history.latest_after is None:
-        rounds = Rounds.of(history.trajectories, n_means, horizon, known)
+        rounds = Rounds.of(history.trajectories, n_means, horizon, predictor)
         rounds = rounds.only(rounds.at >= history.checked_window().first)  # rewards before are cut
         yield from check_missing(rounds)
         yield from check_stay(rounds, history.checked_window().last)
     else:
         yield Unchecked(of_rounds, "sets")  # a slot has the sets of several decisions
-    if known is None:
+    if predictor is None:
         yield Unchecked(("offers_follow",), "rows")
     else:
-        yield from check_offers(rows, rows.covariates[:, 1 - n_means :], known.theta[: n_means - 1])
+        yield from check_offers(
+            rows, rows.covariates[:, 1 - n_means :], predictor.theta[: n_means - 1]
+        )
 
 
-def _said(rows: AlignedRounds, known: Predictor) -> tuple[AlignedRounds, Predictor]:
+def _said(rows: AlignedRounds, predictor: Predictor) -> tuple[AlignedRounds, Predictor]:
     """Return rows and a prediction without the covariates that do not change, or have no effect."""
     kept = changing(rows.beside.T @ rows.beside)[1:]
-    kept[len(known.effects) :] = False
-    effects = known.effects[kept[: len(known.effects)]]
-    return rows.without(np.flatnonzero(~kept)), replace(known, effects=effects)
+    kept[len(predictor.effects) :] = False
+    effects = predictor.effects[kept[: len(predictor.effects)]]
+    return rows.without(np.flatnonzero(~kept)), replace(predictor, effects=effects)
 
 
 def _all(
     rows: AlignedRounds,
     series: Series | None,
-    known: Predictor | None,
+    predictor: Predictor | None,
     horizon: int,
     dim: int,
     products: Products,
     most: int,
     sets: Mapping[int, Floats],
 ) -> Iterator[Finding | Unchecked]:
-    yield from check_effect(known.n_rows if known else 0, horizon + rows.dim, known)
-    every, left, rows = rows, _errors(rows, known), _now(rows, known)
-    errors = left if rows is every else _errors(rows, known)
+    yield from check_effect(predictor.n_rows if predictor else 0, horizon + rows.dim, predictor)
+    every, left, rows = rows, _errors(rows, predictor), _now(rows, predictor)
+    errors = left if rows is every else _errors(rows, predictor)
     width = dim + len(products)
     rows = replace(rows, contexts=rows.contexts[:, :width])
-    if known is not None:
-        known = replace(known, theta=known.theta[:width])
-    differ = [*check_responses(rows, errors, known)] if known else []
+    if predictor is not None:
+        predictor = replace(predictor, theta=predictor.theta[:width])
+    differ = [*check_responses(rows, errors, predictor)] if predictor else []
     differs = any(isinstance(one, Finding) for one in differ)
     levels = [] if differs else [*check_levels(rows, errors)]  # these look like levels, too
     of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
@@ -182,31 +185,31 @@ def _all(
     yield from check_features(usual)
     yield from check_actions(plain, sets)
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
-    yield from _unchecked(plain, series, known, horizon, codes)
+    yield from _unchecked(plain, series, predictor, horizon, codes)
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(usual, errors, horizon) if errors.any() else None
     if effects is not None:
         yield from check_future(effects, doubt)
     if rows.n_rows < ROWS_A_CURVE * horizon or not errors.any() or codes & OF_TIME:
         return  # what moves rewards over time looks like effects at many lags
-    if known is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
-        bends = [*check_repetition(plain, errors, known)]
-        bends = bends or [*check_scores(rows, errors, known, dim, products, most)]
-        yield from bends or check_limits(rows, errors, known)
+    if predictor is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
+        bends = [*check_repetition(plain, errors, predictor)]
+        bends = bends or [*check_scores(rows, errors, predictor, dim, products, most)]
+        yield from bends or check_limits(rows, errors, predictor)
     if rows.n_rows < ROWS_A_LAG * horizon:
         return
     if effects is not None:
         yield from check_horizon(effects, horizon, doubt)
-    if known is not None and not codes:
+    if predictor is not None and not codes:
         whole = replace(every, contexts=every.contexts[:, :width])
-        yield from check_halves(whole, left, known, horizon)
-        yield from check_profiles(plain, errors, known)
+        yield from check_halves(whole, left, predictor, horizon)
+        yield from check_profiles(plain, errors, predictor)
 
 
 def _unchecked(
     rows: AlignedRounds,
     series: Series | None,
-    known: Predictor | None,
+    predictor: Predictor | None,
     horizon: int,
     codes: Set[str],
 ) -> Iterator[Unchecked]:
@@ -215,9 +218,9 @@ def _unchecked(
         yield Unchecked(("trend", "season"), "rows")
     if rows.contexts.shape[1] > MOST_WHITENED:
         yield Unchecked(("rewards_early", "horizon_short"), "features")
-    if known is not None and horizon * len(known.theta) > MOST_TOLD:
+    if predictor is not None and horizon * len(predictor.theta) > MOST_TOLD:
         yield Unchecked(("profiles_differ",), "features")
-    if known is None or rows.n_rows < ROWS_A_CURVE * horizon:
+    if predictor is None or rows.n_rows < ROWS_A_CURVE * horizon:
         yield Unchecked(OF_LAGS, "rows")
     elif rows.n_rows < ROWS_A_LAG * horizon:
         yield Unchecked(("horizon_short", *OF_PROFILES), "rows")
@@ -230,19 +233,19 @@ def _unchecked(
         yield Unchecked((*OF_PROFILES, *hidden), "found")
 
 
-def _now(rows: AlignedRounds, known: Predictor | None) -> AlignedRounds:
+def _now(rows: AlignedRounds, predictor: Predictor | None) -> AlignedRounds:
     """Return the rows that the prediction is of: none from before a change."""
-    since = known.since_round if known else 1
+    since = predictor.since_round if predictor else 1
     return rows if since == 1 else rows.rows(since, int(rows.number.max()))
 
 
-def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:
+def _errors(rows: AlignedRounds, predictor: Predictor | None) -> Floats:
     """Return what the prediction, and levels if any, leave of rewards, about its mean, (n,)."""
     left = rows.y
-    if known is not None:
-        left = residuals(rows, known.theta, known.lag_weights, known.beside)
+    if predictor is not None:
+        left = residuals(rows, predictor.theta, predictor.lag_weights, predictor.beside)
     if rows.levels:
-        rho = FREE if known is None else known.autocorrelation
+        rho = FREE if predictor is None else predictor.autocorrelation
         left = without_levels(left, rows.level, rows.intercept, rho)
     level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
     return np.asarray(left - level * rows.intercept)

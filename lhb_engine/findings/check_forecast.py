@@ -64,9 +64,10 @@ def _wander(errors: Floats) -> bool:
     return float(np.median(np.diff(blocks.mean(axis=1)) ** 2)) > LASTING * white
 
 
-def check_effect(n_rows: int, n_unknown: int, known: Predictor | None) -> Iterator[Finding]:
+def check_effect(n_rows: int, n_unknown: int, predictor: Predictor | None) -> Iterator[Finding]:
     """Look for a fit of many rows in which nothing stands out."""
-    if known and not known.stands_out and n_rows >= max(MANY_ROWS, ROWS_AN_UNKNOWN * n_unknown):
+    least = max(MANY_ROWS, ROWS_AN_UNKNOWN * n_unknown)
+    if predictor and not predictor.stands_out and n_rows >= least:
         yield Finding(
             "no_effect",
             f"After {n_rows} rewards no effect of any choice shows: check that each reward is "

@@ -135,7 +135,7 @@ def check_future(effects: LagEffects, doubt: float) -> Iterator[Finding | Unchec
 
 
 def check_halves(
-    rows: AlignedRounds, errors: Floats, known: Predictor, horizon: int
+    rows: AlignedRounds, errors: Floats, predictor: Predictor, horizon: int
 ) -> Iterator[Finding | Unchecked]:
     """Look for lags whose effects differ between the halves of the rows, and not by theta alone."""
     order = rows.in_order()
@@ -145,13 +145,13 @@ def check_halves(
     rho = autocorrelation(rows, errors)
     left = innovations(rows, errors, rho)
     acted, n_lags = actions(rows), min(horizon, rows.n_lags)
-    signal = _centred((rows.contexts @ known.theta)[:, None], acted)[:, 0]
+    signal = _centred((rows.contexts @ predictor.theta)[:, None], acted)[:, 0]
     halves = np.array_split(order, 2)
     limit = -float(ndtri(CHANCE / (2.0 * n_lags)))
     scores = _changes(left, signal, halves, n_lags)
     if scores.max() <= limit:
         return
-    carried = carried_over(rows, known, rows.dim).T
+    carried = carried_over(rows, predictor, rows.dim).T
     carried = np.column_stack([rows.intercept, *(innovations(rows, one, rho) for one in carried)])
     turned = left.copy()
     for half in halves:

@@ -19,7 +19,7 @@ IN_EACH = 2.0  # standard errors in each half of the rows
 LEAST_BEND = 0.1  # of what one more pays, a standard deviation of what is expected further
 
 
-def check_limits(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
+def check_limits(rows: AlignedRounds, errors: Floats, predictor: Predictor) -> Iterator[Finding]:
     """Look for many rewards that are the largest, and for rewards that bend (docs/model.md (12.9)).
 
     Both make what choices earn look like less, or more, than what it is.
@@ -40,10 +40,10 @@ def check_limits(rows: AlignedRounds, errors: Floats, known: Predictor) -> Itera
             "it.",
         )
         return
-    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), rows.dim + 2)
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, predictor), rows.dim + 2)
     if carried is None:
         return
-    whole = signal_of(carried.rows.contexts, known.theta, known.lag_weights)
+    whole = signal_of(carried.rows.contexts, predictor.theta, predictor.lag_weights)
     there = carried.rows.number > 0
     spread = float(whole[there].std())
     bend = carried.left((whole - whole[there].mean()) ** 2)

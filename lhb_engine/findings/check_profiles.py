@@ -20,18 +20,18 @@ OTHER = 0.25  # of a profile's square that is not of the common shape
 ALIKE = 0.5  # cosine of two profiles of one shape
 
 
-def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
+def check_profiles(rows: AlignedRounds, errors: Floats, predictor: Predictor) -> Iterator[Finding]:
     """Look for features with other lags than most, and for effects that change their sign."""
-    form, dim = known.forms.get(known.form), rows.contexts.shape[1]
-    if known.lag_weights.ndim == 1:
+    form, dim = predictor.forms.get(predictor.form), rows.contexts.shape[1]
+    if predictor.lag_weights.ndim == 1:
         return
     if form is not None and form["excess"] > -SURE * np.sqrt(form["variance"]):
         return
-    profiles = known.lag_weights[: rows.n_lags, :dim]
+    profiles = predictor.lag_weights[: rows.n_lags, :dim]
     scale = np.sqrt(np.mean(rows.contexts**2, axis=0))
     limit = float(chdtri(len(profiles) - 1, CHANCE / dim))
-    found = [_profile(rows, errors, known, profiles, feature) for feature in range(dim)]
-    sure = [one for one in found if one is not None]  # of least squares: those in use are shrunk
+    pairs = [_profile(rows, errors, predictor, profiles, feature) for feature in range(dim)]
+    sure = [one for one in pairs if one is not None]  # of least squares: those in use are shrunk
     if len(sure) < dim:
         return
     every = np.column_stack([values for values, _ in sure]) * scale
@@ -70,7 +70,7 @@ def check_profiles(rows: AlignedRounds, errors: Floats, known: Predictor) -> Ite
 
 
 def _profile(
-    rows: AlignedRounds, errors: Floats, known: Predictor, profiles: Floats, feature: int
+    rows: AlignedRounds, errors: Floats, predictor: Predictor, profiles: Floats, feature: int
 ) -> tuple[Floats, Floats] | None:
     """Return a feature's profile by least squares, and its precision; None if it is not known.
 
@@ -80,7 +80,7 @@ def _profile(
     contexts, at = rows.contexts, np.arange(len(errors))
 
     def left(values: Floats) -> Floats:
-        return innovations(rows, np.where(rows.number > 0, values, 0.0), known.autocorrelation)
+        return innovations(rows, np.where(rows.number > 0, values, 0.0), predictor.autocorrelation)
 
     signals = [np.convolve(x, p)[: len(at)] for x, p in zip(contexts.T, profiles.T, strict=True)]
     others = [s for i, s in enumerate(signals) if i != feature and s.any()]

@@ -33,7 +33,7 @@ MOST_NUMBERS = 2**20  # of columns
 
 
 def check_scores(
-    rows: AlignedRounds, errors: Floats, known: Predictor, dim: int, told: Products, most: int
+    rows: AlignedRounds, errors: Floats, predictor: Predictor, dim: int, told: Products, most: int
 ) -> Iterator[Finding]:
     """Look for products that explain errors, at `most` so many (docs/model.md (12.3)).
 
@@ -42,7 +42,7 @@ def check_scores(
     """
     of_all = zip(*(axis.tolist() for axis in np.triu_indices(dim)), strict=True)
     pairs = [pair for pair in of_all if pair not in told]
-    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), dim + 1)
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, predictor), dim + 1)
     if carried is None or not 0 < len(pairs) * len(carried.rows.y) <= MOST_NUMBERS:
         return
     features = list(carried.rows.contexts.T)
@@ -71,20 +71,22 @@ def check_scores(
 
 def _of_product(one: int, other: int) -> Finding:
     features, told = tuple(dict.fromkeys((one, other))), "their product"
-    said = f"{named(features)} work together: what one pays depends on the other"
+    claim = f"{named(features)} work together: what one pays depends on the other"
     if one == other:
         told = "its square"
-        said = f"{named(features)} pays in a curve: twice as much of it does not pay twice as much"
+        claim = f"{named(features)} pays in a curve: twice as much of it does not pay twice as much"
     return Finding(
         "scores_curved",
-        f"{said}. Make a copy with {told} in the setting `products`: it finds how much.",
+        f"{claim}. Make a copy with {told} in the setting `products`: it finds how much.",
         features=features,
     )
 
 
-def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> Iterator[Finding]:
+def check_repetition(
+    rows: AlignedRounds, errors: Floats, predictor: Predictor
+) -> Iterator[Finding]:
     """Look for errors that go with how alike choices are to those before, docs/model.md (12.4)."""
-    carried = CarriedErrors.of(rows, errors, score_weights(rows, known), 2 * rows.dim + 1)
+    carried = CarriedErrors.of(rows, errors, score_weights(rows, predictor), 2 * rows.dim + 1)
     if carried is None:
         return
     there = carried.rows.owner >= 0
@@ -109,14 +111,14 @@ def check_repetition(rows: AlignedRounds, errors: Floats, known: Predictor) -> I
         columns = [(np.column_stack([about, first, over(a), last]), over(b)) for a, b in every]
         return columns, np.array([clearness(*one, target)[0] for one in columns])
 
-    columns, found = judged(carried.past)
-    best, limit = int(np.abs(found).argmax()), -float(ndtri(CHANCE / (2.0 * len(MEMORIES))))
-    if abs(found[best]) < limit:
+    columns, scores = judged(carried.past)
+    best, limit = int(np.abs(scores).argmax()), -float(ndtri(CHANCE / (2.0 * len(MEMORIES))))
+    if abs(scores[best]) < limit:
         return
     limit = max(limit, CLEARER * float(np.abs(judged(carried.future)[1]).max()))
     beside, column = columns[best]
-    if abs(found[best]) >= limit and _in_halves(beside, column, target, found[best]) >= IN_EACH:
-        memory, pays = MEMORIES[best], "less" if found[best] < 0.0 else "more"
+    if abs(scores[best]) >= limit and _in_halves(beside, column, target, scores[best]) >= IN_EACH:
+        memory, pays = MEMORIES[best], "less" if scores[best] < 0.0 else "more"
         yield Finding(
             "repetition",
             f"A choice pays {pays} where the same was chosen in the last {memory} rounds or so: "
@@ -182,10 +184,10 @@ class CarriedErrors:
         return innovations(self.rows, np.where(is_row, values, 0.0), self.rho)[self.order]
 
 
-def score_weights(rows: AlignedRounds, known: Predictor) -> Floats:
+def score_weights(rows: AlignedRounds, predictor: Predictor) -> Floats:
     """Return what scores pay at each lag, (n_lags,)."""
-    weights = known.lag_weights[: rows.n_lags]
-    return weights if weights.ndim == 1 else weights[:, : rows.dim] @ known.theta[: rows.dim]
+    weights = predictor.lag_weights[: rows.n_lags]
+    return weights if weights.ndim == 1 else weights[:, : rows.dim] @ predictor.theta[: rows.dim]
 
 
 def together(beside: Floats, columns: Floats, target: Floats) -> tuple[float, tuple[int, int]]:

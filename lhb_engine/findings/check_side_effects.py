@@ -64,8 +64,8 @@ class Rounds(NamedTuple):
         whose = np.repeat(whose, n)
 
         place, begin = np.arange(len(at)), np.repeat(start, n)
-        known = (means[:, -n_means] > 0.0) & contexts.any(axis=1)
-        chosen = np.where(known[:, None], contexts[:, : n_means - 1] - means[:, 1 - n_means :], 0.0)
+        some = (means[:, -n_means] > 0.0) & contexts.any(axis=1)
+        chosen = np.where(some[:, None], contexts[:, : n_means - 1] - means[:, 1 - n_means :], 0.0)
         sums = np.concatenate([np.zeros((1, n_means - 1)), chosen.cumsum(axis=0)])
         before = sums[place] - sums[np.maximum(place - horizon + 1, begin)]
         expected = np.zeros(len(at))
@@ -83,8 +83,8 @@ class Rounds(NamedTuple):
         np.add.at(step, rows.last + 1, -1)
         is_measured = step[:-1].cumsum() > 0
         told = chosen, before, expected, is_measured
-        found = cls(*told, at == latest[whose], every.rounds, at, whose)
-        return found.only(known)
+        rounds = cls(*told, at == latest[whose], every.rounds, at, whose)
+        return rounds.only(some)
 
     def only(self, which: Flags) -> "Rounds":
         """Return some of them, by a mask."""
@@ -154,19 +154,19 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
 
     The last `n_means` covariates are what `with_means` adds.
     """
-    found, dim = np.zeros(n_named, bool), n_means - 1
+    follows, dim = np.zeros(n_named, bool), n_means - 1
     if not n_named or dim < 1:
-        return found
-    unit, known = power_of_two(rows.contexts), rows.covariates[:, -n_means] > 0.0
+        return follows
+    unit, has_mean = power_of_two(rows.contexts), rows.covariates[:, -n_means] > 0.0
     contexts, means = rows.contexts[:, :dim] / unit, rows.covariates[:, -dim:] / unit
-    known &= np.rint(rows.intercept**2) == 1
+    has_mean &= np.rint(rows.intercept**2) == 1
     later = rows.followers()
-    later = later[known[later] & known[rows.before[later]]]
+    later = later[has_mean[later] & has_mean[rows.before[later]]]
     later = later[np.argsort(rows.number[later], kind="stable")[-MOST_PAIRS:]]
     now, n_choices = rows.before[later], 3 * dim
     if len(later) < max(LEAST_PAIRS, 2 * EACH * (3 * n_choices + 2 * n_named)):
-        return found
-    taken = np.where(known[:, None], contexts - means, 0.0)
+        return follows
+    taken = np.where(has_mean[:, None], contexts - means, 0.0)
     told = rows.covariates[:, :n_named]
     told = told / np.array([power_of_two(column) for column in told.T])
     # offers that go with the covariate change how large choices are, and not only their sign
@@ -193,8 +193,8 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
             continue
         lasts = min(max(float(by[2 * n_choices + j]), 0.0), LASTING)
         moved = effects[j] * _total(by, dim, rows.n_lags) / (1.0 - lasts)
-        found[j] = (taken[later] @ moved).std() >= LEAST_HIDDEN * earned
-    return found
+        follows[j] = (taken[later] @ moved).std() >= LEAST_HIDDEN * earned
+    return follows
 
 
 def follows(names: Sequence[str]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ LEAST_OF_EACH = 4  # rows of a trajectory
 
 
 def check_responses(
-    rows: AlignedRounds, errors: Floats, known: Predictor
+    rows: AlignedRounds, errors: Floats, predictor: Predictor
 ) -> Iterator[Finding | Unchecked]:
     """Look for trajectories whose errors go with their contexts alike, earlier and later.
 
@@ -31,9 +31,9 @@ def check_responses(
         if len(np.unique(rows.owner[rows.number > 0])) > 1:
             yield Unchecked(("responses_differ",), "rows")
         return
-    rho = in_time(rows, known.autocorrelation)
+    rho = in_time(rows, predictor.autocorrelation)
     dim = rows.contexts.shape[1]
-    both = np.column_stack([carried_over(rows, known, dim), errors])
+    both = np.column_stack([carried_over(rows, predictor, dim), errors])
     both = np.column_stack([innovations(rows, column, rho) for column in both.T])[order]
     counts = np.diff(np.append(starts, len(order)))
     both -= np.repeat(np.add.reduceat(both, starts, axis=0) / counts[:, None], counts, axis=0)
@@ -56,7 +56,7 @@ def check_responses(
     early, late = (part - part.mean(axis=0) for part in (weighed[::2], weighed[1::2]))
     by_chance = float(np.sum((early.T @ early) * (late.T @ late))) / (len(early) - 1)
     clear = float(np.sum(early * late)) / max(by_chance, 1e-300) ** 0.5
-    theta = known.theta[:dim] / np.where(unit > 0.0, unit, 1.0)
+    theta = predictor.theta[:dim] / np.where(unit > 0.0, unit, 1.0)
     whole = float(theta @ gram.sum(axis=0) @ theta)
     share = (max(alike, 0.0) * dim / max(expected * whole, 1e-300)) ** 0.5
     if clear > SURE and share > LEAST_RESPONSE:

@@ -108,8 +108,8 @@ def unchecked_json(checks: Iterable[Unchecked]) -> list[dict[str, Any]]:
 
 def checked_said(left_out: Iterable[str]) -> str:
     """Return which checks were made and found nothing: all but those that are `left_out`."""
-    asked = [words for code, words in ASKED.items() if code not in {*left_out}]
-    return f"Looked for, and not found: {', '.join(asked)}."
+    questions = [words for code, words in ASKED.items() if code not in {*left_out}]
+    return f"Looked for, and not found: {', '.join(questions)}."
 
 
 def named(features: Sequence[int]) -> str:

@@ -161,16 +161,16 @@ def said_of(errors: dict[str, Any] | None, n_lags: int) -> dict[str, Any] | str:
     return errors | wider
 
 
-def intervals(said: dict[str, Any]) -> dict[str, Any]:
+def intervals(refit: dict[str, Any]) -> dict[str, Any]:
     """Return 95% intervals from what `said_of` says, in the form of `Estimate.intervals`."""
-    half = float(scipy.special.stdtrit(said["freedom"], 0.5 + LEVEL / 2)) * np.array([-1.0, 1.0])
+    half = float(scipy.special.stdtrit(refit["freedom"], 0.5 + LEVEL / 2)) * np.array([-1.0, 1.0])
     theta, weights = (
-        np.array(said[name])[:, None] + np.array(said[f"{name}_error"])[:, None] * half
+        np.array(refit[name])[:, None] + np.array(refit[f"{name}_error"])[:, None] * half
         for name in ("theta", "lag_weights")
     )
     return {
         "theta": np.clip(theta, -1.0, 1.0).tolist(),
-        "lags": said["lags"],
+        "lags": refit["lags"],
         "lag_weights": np.maximum(weights, 0.0).tolist(),
     }
 

@@ -36,34 +36,34 @@ def correlated_posterior(
     if old is not None:
         rho = data.autocorrelation(old.theta, old.lag_weights, old.beside)
         start, weights = old.theta, old.lag_weights
-    found = sample(data.whitened(rho), start=start, weights=weights)
+    posterior = sample(data.whitened(rho), start=start, weights=weights)
     if data.has_levels:
-        return _of_levels(data, sample, found, rho)
-    again = data.autocorrelation(found.theta, found.weights, found.effects)
+        return _of_levels(data, sample, posterior, rho)
+    again = data.autocorrelation(posterior.theta, posterior.weights, posterior.effects)
     if abs(again - rho) > REFIT:
         rho = again
-        found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
+        posterior = sample(data.whitened(rho), start=posterior.theta, weights=posterior.weights)
     if rho == 0.0:
-        return found, rho
+        return posterior, rho
     plain = sample(data.whitened(0.0), start=start, weights=weights)
-    is_plain = misfit(data, plain, 0.0) < misfit(data, found, rho)
-    return (plain, 0.0) if is_plain else (found, rho)
+    is_plain = misfit(data, plain, 0.0) < misfit(data, posterior, rho)
+    return (plain, 0.0) if is_plain else (posterior, rho)
 
 
 def _of_levels(
-    data: FitData, sample: Sample, found: Posterior, rho: float
+    data: FitData, sample: Sample, posterior: Posterior, rho: float
 ) -> tuple[Posterior, float]:
     for _ in range(MOST_REFITS):
-        again = data.autocorrelation(found.theta, found.weights, found.effects)
+        again = data.autocorrelation(posterior.theta, posterior.weights, posterior.effects)
         change = np.log((1.0 - again) / (1.0 - rho)) / REFIT_LEVELS
         if abs(again - rho) <= REFIT and abs(change) <= 1.0:
-            return found, again
+            return posterior, again
         rho = again
-        found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
-    return found, rho
+        posterior = sample(data.whitened(rho), start=posterior.theta, weights=posterior.weights)
+    return posterior, rho
 
 
-def misfit(data: FitData, found: Posterior, rho: float) -> float:
+def misfit(data: FitData, posterior: Posterior, rho: float) -> float:
     """Return (7.30): the smaller, the better are the rows explained."""
-    square = data.square(found.theta, found.weights, found.effects, rho)
+    square = data.square(posterior.theta, posterior.weights, posterior.effects, rho)
     return data.n_rows * float(np.log(square)) - data.n_alone * float(np.log1p(-(rho**2)))

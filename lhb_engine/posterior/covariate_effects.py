@@ -21,9 +21,9 @@ _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean 
 def changing(unit: Floats) -> Flags:
     """Return which columns of Z change, (q,), from Z'Z; the first is that of the baseline."""
     about = np.diag(unit) - unit[0] ** 2 / max(unit[0, 0], 1e-300)
-    found = np.asarray(about > CHANGES * np.diag(unit))
-    found[0] = True
-    return found
+    flags = np.asarray(about > CHANGES * np.diag(unit))
+    flags[0] = True
+    return flags
 
 
 class CovariateEffects:

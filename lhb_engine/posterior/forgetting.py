@@ -43,11 +43,11 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
 
     def left(window: Ints | int) -> tuple[Floats, Floats]:
         """Return the squares that a window leaves, and with the theta of all rows."""
-        known = sums[later] - sums[later - window]
-        gram, target = known[:, :-1, :-1], known[:, :-1, -1:]
+        inside = sums[later] - sums[later - window]
+        gram, target = inside[:, :-1, :-1], inside[:, :-1, -1:]
         level = (target[:, :1] - gram[:, :1, 1:] @ of_all[:, 1:]) / (gram[:, :1, :1] + LEVEL)
-        found = np.linalg.solve(gram + prior, target), np.append(level, of_all[:, 1:], axis=1)
-        own, other = (((errors - (x @ one)[..., 0]) ** 2).sum(axis=1) for one in found)
+        solutions = np.linalg.solve(gram + prior, target), np.append(level, of_all[:, 1:], axis=1)
+        own, other = (((errors - (x @ one)[..., 0]) ** 2).sum(axis=1) for one in solutions)
         return own, other
 
     of_all = np.linalg.solve(sums[later, :-1, :-1] + prior, sums[later, :-1, -1:])

@@ -46,20 +46,20 @@ def gain(
         return FEW
     sets = [contexts for contexts in sets if len(contexts) > 1]
     chance, chosen, most, right = np.zeros((4, len(totals)))
-    known = doubt = 0.0
+    signal = doubt = 0.0
     for contexts in sets:
         n_arms, pays = len(contexts), contexts @ totals.T
         turns = np.bincount((contexts @ deciding.T).argmax(axis=0), minlength=n_arms)
         played = epsilon / n_arms + (1.0 - epsilon) * turns / len(deciding)
         by_chance = pays.mean(axis=0)
         about = pays - by_chance
-        known += float((about.mean(axis=1) ** 2).mean())
+        signal += float((about.mean(axis=1) ** 2).mean())
         doubt += float(about.var(axis=1).mean())
         chance += by_chance
         chosen += played @ pays
         most += pays.max(axis=0)
         right += pays.argmax(axis=0) == (contexts @ theta).argmax()
-    share = known / max(known + doubt * PRIOR_ROWS / n_rows, 1e-300)
+    share = signal / max(signal + doubt * PRIOR_ROWS / n_rows, 1e-300)
     fixed, is_fixed = None, all(np.array_equal(contexts, sets[0]) for contexts in sets)
     below = FAR_BELOW if is_fixed or errors_last else BELOW
     if len({len(contexts) for contexts in sets}) == 1:

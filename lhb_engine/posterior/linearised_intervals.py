@@ -268,7 +268,7 @@ class Certainty:
 
     def intervals(self) -> dict[str, Any]:
         """Return the intervals as a JSON object, with None for one that is not given."""
-        found = {
+        ends = {
             "theta": self.theta.tolist(),
             "lags": self.lags.tolist(),
             "lag_weights": [None if np.isnan(w[0]) else w.tolist() for w in self.lag_weights],
@@ -276,7 +276,7 @@ class Certainty:
         }
         own = {"lag_profiles": self.profiles, "lag_sums": self.sums}
         return (
-            found
+            ends
             | ({"effects": self.effects.tolist()} if len(self.effects) else {})
             | {name: bands.tolist() for name, bands in own.items() if bands is not None}
         )
@@ -284,7 +284,7 @@ class Certainty:
 
 def certainty(
     rows: AlignedRounds,
-    found: Posterior,
+    posterior: Posterior,
     active: Ints,
     rho: float,
     signed: bool = False,
@@ -292,19 +292,19 @@ def certainty(
 ) -> Certainty | str:
     """Return intervals by docs/model.md (7.17), or the reason why none are given.
 
-    `rows`, with independent noise, are those of the posterior `found`; or, with `past`, the moments
-    of all of them, the latest: they tell how the errors depend on each other, and whether they
-    drift. `rho` is the autocorrelation that was taken out of the rows; where trajectories have
-    levels, the intraclass correlation that was taken out of `past` alone.
+    `rows`, with independent noise, are the rows of `posterior`. With `past`, the moments of all
+    rows, `rows` are the latest rows: their errors show how errors depend on each other, and whether
+    errors drift. `rho` is the autocorrelation that was taken out of the rows; where trajectories
+    have levels, the intraclass correlation that was taken out of `past` alone.
     """
-    refit = _refit(rows, found, rho, past)
+    refit = _refit(rows, posterior, rho, past)
     if isinstance(refit, str):
         return refit
     n, m, n_turns = refit.n_rows, len(refit.lags), refit.basis.shape[1]
-    basis = refit.basis[: found.n_features]
+    basis = refit.basis[: posterior.n_features]
     n_unknown = len(refit.inverse)
     doubt, size = refit.variance * np.diag(refit.inverse)[:m], float(refit.weights @ refit.weights)
-    faint = float(doubt[found.inclusion[refit.lags] > POSSIBLE].sum()) > UNCERTAIN * size
+    faint = float(doubt[posterior.inclusion[refit.lags] > POSSIBLE].sum()) > UNCERTAIN * size
     certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
     if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
@@ -335,9 +335,11 @@ def certainty(
     return Certainty(
         angle=angle,
         angle_95=bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
-        theta=np.clip(around(found.theta[: found.n_features], quantile * turned), -1.0, 1.0),
+        theta=np.clip(
+            around(posterior.theta[: posterior.n_features], quantile * turned), -1.0, 1.0
+        ),
         lags=active,
-        lag_weights=holding(weights, found.weights[active]),
+        lag_weights=holding(weights, posterior.weights[active]),
         effects=around(refit.effects[1:], quantile * effect_error),
     )
 
@@ -366,15 +368,15 @@ def holding(intervals: Floats, values: Floats) -> Floats:
 
 
 def _refit(
-    rows: AlignedRounds, found: Posterior, rho: float, past: RowMoments | None
+    rows: AlignedRounds, posterior: Posterior, rho: float, past: RowMoments | None
 ) -> RankOneRefit | str:
     """Refit all lags if there are rows enough, else those that may be active; or say why not.
 
     Lags that may be active are so because noise made them large. With all lags nothing is chosen;
     where autocorrelation was taken out, they can follow a season that is left of it.
     """
-    n, n_lags = rows.n_rows if past is None else past.n_rows, len(found.inclusion)
-    possible = np.flatnonzero(found.inclusion > POSSIBLE)
+    n, n_lags = rows.n_rows if past is None else past.n_rows, len(posterior.inclusion)
+    possible = np.flatnonzero(posterior.inclusion > POSSIBLE)
     beside = rows.contexts.shape[1] + rows.covariates.shape[1]
     n_unknown = len(possible) + beside
     if n_unknown > MOST_UNKNOWNS:
@@ -386,11 +388,11 @@ def _refit(
     fit = partial(
         RankOneRefit.of,
         rows,
-        found.theta,
-        found.weights,
+        posterior.theta,
+        posterior.weights,
         past=past,
         rho=rho,
-        n_features=found.n_features,
+        n_features=posterior.n_features,
     )
     if white and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
         refit = fit(lags=np.arange(n_lags))

@@ -32,17 +32,18 @@ def largest(contexts: Floats) -> Floats:
     return FAR / NORMAL_MEDIAN * np.array(medians)
 
 
-def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRounds:
-    """Return the rows with rewards within (7.32) of what `known` predicts.
+def without_outliers(rows: AlignedRounds, predictor: Predictor | None) -> AlignedRounds:
+    """Return the rows with rewards within (7.32) of what `predictor` predicts.
 
-    Without a prediction that is their median. Where rewards are repeated, as clicks are, or many
-    are far off, since something changed, all stay as they are. Those that see one of few contexts
-    far beyond the others are left out: cut, they would say that the prediction was right.
+    Without a predictor the rewards' median takes the prediction's place. Where rewards are
+    repeated, as clicks are, or many are far off, since something changed, all rows stay as they
+    are. Rows that see one of few contexts far beyond the others are left out: with a reward cut to
+    the limit, such a row would say that the prediction was right.
     """
     at = np.flatnonzero(rows.number > 0)
     if len(at) < LEAST_ROWS or are_repeated(rows):
         return rows
-    left = rows.y[at] if known is None else known.residuals(rows)[at]
+    left = rows.y[at] if predictor is None else predictor.residuals(rows)[at]
     left = left - np.median(left)
     limit = FAR / NORMAL_MEDIAN * float(np.median(np.abs(left)))
     far = np.abs(left) > limit
@@ -51,7 +52,7 @@ def without_outliers(rows: AlignedRounds, known: Predictor | None) -> AlignedRou
     beyond = (np.abs(rows.contexts) > largest(rows.contexts)).any(axis=1)
     beyond &= np.count_nonzero(beyond) <= RARE * np.count_nonzero(rows.contexts.any(axis=1))
     seen = np.convolve(beyond, np.ones(rows.n_lags))[at] > 0.5
-    later = rows.number[at] > (known.last_round if known else 0)
+    later = rows.number[at] > (predictor.last_round if predictor else 0)
     if later.any() and (far & ~seen)[later].mean() > MOST:
         return rows
     cut = rows.y.copy()

@@ -50,7 +50,7 @@ class Evidence(NamedTuple):
     keys: np.ndarray  # (n,): of the trajectories
 
     @classmethod
-    def of(cls, rows: AlignedRounds, known: "Predictor", dim: int) -> "Evidence":
+    def of(cls, rows: AlignedRounds, predictor: "Predictor", dim: int) -> "Evidence":
         """Add up the rows of each trajectory that has any, in order of `rows.owner`.
 
         They are quasi-differences (7.16) where the noise is autocorrelated, and without their
@@ -59,8 +59,8 @@ class Evidence(NamedTuple):
         places = np.flatnonzero(rows.number > 0)
         order = places[np.argsort(rows.owner[places], kind="stable")]
         starts = np.flatnonzero(np.diff(rows.owner[order], prepend=-1))
-        both = np.column_stack([carried_over(rows, known, dim), known.residuals(rows)])
-        both = innovations(rows, both, known.autocorrelation)[order]
+        both = np.column_stack([carried_over(rows, predictor, dim), predictor.residuals(rows)])
+        both = innovations(rows, both, predictor.autocorrelation)[order]
         carried, errors = both[:, :dim], both[:, dim]
         gram = np.zeros((len(starts), dim, dim))
         for i in range(dim):
@@ -85,14 +85,14 @@ class Evidence(NamedTuple):
         return Evidence(*(part[which] for part in self))
 
 
-def carried_over(rows: AlignedRounds, known: "Predictor", dim: int) -> Floats:
+def carried_over(rows: AlignedRounds, predictor: "Predictor", dim: int) -> Floats:
     """Return sum_k w_k xi_(t-k) of every place, (n_places, dim), of the first features.
 
     Where features have lag profiles of their own, w is that of the direction.
     """
-    weights = known.lag_weights[: rows.n_lags]
+    weights = predictor.lag_weights[: rows.n_lags]
     if weights.ndim == 2:
-        weights = weights[:, :dim] @ known.theta[:dim]
+        weights = weights[:, :dim] @ predictor.theta[:dim]
     return lagged_sums(rows.contexts[:, :dim], weights)
 
 
@@ -125,7 +125,7 @@ class Responses:
                 groups[part] = {k: (np.array(v) / norm).tolist() for k, v in groups[part].items()}
         return replace(self, covariance=self.covariance / norm**2, groups=groups)
 
-    def _prior(self, found: Evidence) -> tuple[Floats, Floats, Floats]:
+    def _prior(self, evidence: Evidence) -> tuple[Floats, Floats, Floats]:
         """Return of each delta the mean that its group has, its covariance, and the mean's error.
 
         Of a group that no fit knew, the mean is theta, and the covariance that of both.
@@ -133,7 +133,7 @@ class Responses:
         none = np.zeros(len(self.covariance))
         if self.groups is None:
             return none, self.covariance, none
-        names = [group_of(key, self.groups["by"]) for key in found.keys]
+        names = [group_of(key, self.groups["by"]) for key in evidence.keys]
         mean, error = (
             np.array([self.groups[part].get(name, none) for name in names])
             for part in ("means", "errors")
@@ -142,34 +142,34 @@ class Responses:
         wide = is_new[:, None, None] * np.array(self.groups["covariance"])
         return mean, self.covariance + wide, error
 
-    def deltas(self, found: Evidence) -> Floats:
+    def deltas(self, evidence: Evidence) -> Floats:
         """Return the posterior mean of each delta, (n, dim): docs/model.md (15.1)."""
-        mean, covariance, _ = self._prior(found)
+        mean, covariance, _ = self._prior(evidence)
         share = covariance / self.noise**2
-        mean = np.broadcast_to(mean, found.product.shape)
-        left = found.product - np.einsum("nij,nj->ni", found.gram, mean)
+        mean = np.broadcast_to(mean, evidence.product.shape)
+        left = evidence.product - np.einsum("nij,nj->ni", evidence.gram, mean)
         pulled = np.linalg.solve(
-            np.eye(len(self.covariance)) + found.gram @ share, left[:, :, None]
+            np.eye(len(self.covariance)) + evidence.gram @ share, left[:, :, None]
         )
         return np.asarray(mean + (share @ pulled)[:, :, 0])
 
-    def covariances(self, found: Evidence) -> Floats:
+    def covariances(self, evidence: Evidence) -> Floats:
         """Return the posterior covariance of each delta, (n, dim, dim): docs/model.md (15.3)."""
-        _, covariance, error = self._prior(found)
-        inside = np.eye(len(self.covariance)) + covariance @ found.gram / self.noise**2
+        _, covariance, error = self._prior(evidence)
+        inside = np.eye(len(self.covariance)) + covariance @ evidence.gram / self.noise**2
         rest = np.linalg.inv(inside)
         further = rest * error[..., None, :]
-        known = rest @ covariance + further @ further.transpose(0, 2, 1)
+        covariances = rest @ covariance + further @ further.transpose(0, 2, 1)
         if self.unsure is not None:
             left = np.einsum("nij,nji->ni", rest, np.broadcast_to(covariance, rest.shape))
             share = left / np.maximum(np.einsum("...ii->...i", covariance), TINY)
             more = self.unsure**2 * share * (1.0 - 0.75 * share) * left
-            known = known + more[:, :, None] * np.eye(len(more[0]))
-        return np.asarray(known)
+            covariances = covariances + more[:, :, None] * np.eye(len(more[0]))
+        return np.asarray(covariances)
 
-    def errors(self, found: Evidence) -> Floats:
+    def errors(self, evidence: Evidence) -> Floats:
         """Return the posterior standard deviations of each delta's numbers, (n, dim)."""
-        variances = np.einsum("nii->ni", self.covariances(found))
+        variances = np.einsum("nii->ni", self.covariances(evidence))
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
     def to_json(self) -> dict[str, Any]:
@@ -178,28 +178,28 @@ class Responses:
         return {"covariance": self.covariance.tolist(), "noise": self.noise} | groups
 
     @classmethod
-    def of(cls, said: dict[str, Any] | None) -> "Responses | None":
+    def of(cls, data: dict[str, Any] | None) -> "Responses | None":
         """Return what `to_json`, or an estimate, says; None where all are alike."""
-        if said is None:
+        if data is None:
             return None
-        covariance = np.array(said["covariance"], np.float64)
-        is_said = covariance.any() and said["noise"] ** 2 > 0  # smaller squares are 0
-        ends, unsure = said.get("intervals"), None
+        covariance = np.array(data["covariance"], np.float64)
+        is_said = covariance.any() and data["noise"] ** 2 > 0  # smaller squares are 0
+        ends, unsure = data.get("intervals"), None
         if ends is not None:
             over = np.array(ends)[:, 1] ** 2 / np.maximum(np.diag(covariance), TINY) - 1.0
             unsure = np.minimum(over / QUANTILE, MOST_UNSURE)
-        return cls(covariance, said["noise"], said.get("groups"), unsure) if is_said else None
+        return cls(covariance, data["noise"], data.get("groups"), unsure) if is_said else None
 
 
-def less_responses(rows: AlignedRounds, known: "Predictor") -> AlignedRounds:
+def less_responses(rows: AlignedRounds, predictor: "Predictor") -> AlignedRounds:
     """Return rows whose y is less what each trajectory's own response adds to everybody's."""
-    own = Responses.of(known.own)
+    own = Responses.of(predictor.own)
     if own is None or not rows.n_rows:
         return rows
     dim = len(own.covariance)
     deltas = np.zeros((int(rows.owner.max()) + 2, dim))  # the last one is that of the gaps
-    deltas[np.unique(rows.owner[rows.number > 0])] = own.deltas(Evidence.of(rows, known, dim))
-    added = np.einsum("ij,ij->i", carried_over(rows, known, dim), deltas[rows.owner])
+    deltas[np.unique(rows.owner[rows.number > 0])] = own.deltas(Evidence.of(rows, predictor, dim))
+    added = np.einsum("ij,ij->i", carried_over(rows, predictor, dim), deltas[rows.owner])
     return replace(rows, y=np.where(rows.number > 0, rows.y - added, 0.0))
 
 
@@ -223,7 +223,7 @@ class _Sweep(NamedTuple):
 
 
 def _sweep(
-    found: Evidence,
+    evidence: Evidence,
     covariances: Sequence[Floats],
     noise2: float,
     places: Sequence[Ints],
@@ -235,9 +235,9 @@ def _sweep(
     A group is to its trajectories what one of these is to its rows. `places` has of each trajectory
     its group, and of each group, as of each trajectory without any, 0: all.
     """
-    n_rows, dim = float(found.n_rows.sum()), found.product.shape[1]
-    gram, product = found.gram / noise2, found.product / noise2
-    cost = n_rows * np.log(noise2) + float(found.square.sum()) / noise2
+    n_rows, dim = float(evidence.n_rows.sum()), evidence.product.shape[1]
+    gram, product = evidence.gram / noise2, evidence.product / noise2
+    cost = n_rows * np.log(noise2) + float(evidence.square.sum()) / noise2
     alone = []
     for covariance, place in zip(covariances, places, strict=True):
         inside = np.eye(dim) + gram @ covariance
@@ -267,9 +267,9 @@ def _sweep(
         second = (kept + further).sum(axis=0) + own.T @ own
         mean, doubt = mean + own, kept + rest @ doubt @ rest.transpose(0, 2, 1)
         levels.insert(0, _Level(covariance, precision, second, mean, doubt))
-    left = found.square - 2.0 * np.einsum("ni,ni->n", found.product, mean)
+    left = evidence.square - 2.0 * np.einsum("ni,ni->n", evidence.product, mean)
     square = doubt + mean[:, :, None] * mean[:, None, :]
-    left += np.einsum("nij,nij->n", found.gram, square)
+    left += np.einsum("nij,nij->n", evidence.gram, square)
     return _Sweep(0.5 * cost, shift, float(left.sum() / n_rows), levels)
 
 
@@ -282,24 +282,24 @@ class ResponseSpread(NamedTuple):
     gains: list[float]  # nats by which this is likelier than that all, or all groups, are alike
     cost: float  # -log likelihood, but for a constant
 
-    def about_mean(self, found: "Posterior") -> tuple["Posterior", Self]:
+    def about_mean(self, posterior: "Posterior") -> tuple["Posterior", Self]:
         """Return the posterior about the mean of all, where these are shown to differ, and this."""
-        theta = found.theta.copy()
-        theta[: found.n_features] += self.shift
-        norm = float(np.linalg.norm(theta[: found.n_features]))
+        theta = posterior.theta.copy()
+        theta[: posterior.n_features] += self.shift
+        norm = float(np.linalg.norm(theta[: posterior.n_features]))
         if self.gains[0] < SHOWN or not (self.shift.any() and norm > 0):
-            return found, self
+            return posterior, self
         bounds = [ends / norm**2 for ends in self.bounds]
         new = self._replace(responses=self.responses.divided(norm), bounds=bounds)
-        return replace(found, theta=theta / norm, weights=found.weights * norm), new
+        return replace(posterior, theta=theta / norm, weights=posterior.weights * norm), new
 
     def to_json(self) -> dict[str, Any]:
         """Return what an estimate says: the spread of each number of theta, with its interval."""
         own, groups = self.responses, self.responses.groups
-        said = own.to_json() | self._spread(own.covariance, 0)
+        data = own.to_json() | self._spread(own.covariance, 0)
         if groups is not None:
-            said["groups"] = groups | self._spread(np.array(groups["covariance"]), 1)
-        return said
+            data["groups"] = groups | self._spread(np.array(groups["covariance"]), 1)
+        return data
 
     def _spread(self, covariance: Floats, level: int) -> dict[str, Any]:
         spread, ends = np.sqrt(np.diag(covariance)), np.sqrt(self.bounds[level]).T
@@ -310,28 +310,28 @@ class ResponseSpread(NamedTuple):
 class _Likelihood:
     """What rows say of covariances, those of groups last, and of noise."""
 
-    found: Evidence
+    evidence: Evidence
     places: list[Ints]
     shifts: bool
 
     @classmethod
-    def of(cls, found: Evidence, shifts: bool, names: Sequence[str] = ()) -> Self:
+    def of(cls, evidence: Evidence, shifts: bool, names: Sequence[str] = ()) -> Self:
         """Return that of trajectories, which may be of groups of these names."""
-        together = np.zeros(len(set(names)) or len(found.n_rows), np.int64)
+        together = np.zeros(len(set(names)) or len(evidence.n_rows), np.int64)
         of_groups = [np.unique(names, return_inverse=True)[1]] if len(names) else []
-        return cls(found, [*of_groups, together], shifts)
+        return cls(evidence, [*of_groups, together], shifts)
 
     @property
     def mean_square(self) -> float:
         """Of the errors."""
-        found = float(self.found.square.sum() / self.found.n_rows.sum())
-        return max(found, float(np.finfo(float).tiny))
+        mean = float(self.evidence.square.sum() / self.evidence.n_rows.sum())
+        return max(mean, float(np.finfo(float).tiny))
 
     def step(self, covariances: Sequence[Floats], noise2: float) -> _Sweep:
         """Return the step at these, but for a noise that is lost beside what responses move."""
-        moved = np.einsum("nij,ji->n", self.found.gram, np.sum(covariances, axis=0)).max()
+        moved = np.einsum("nij,ji->n", self.evidence.gram, np.sum(covariances, axis=0)).max()
         noise2 = max(noise2, TINY * self.mean_square, LOST * float(moved))
-        return _sweep(self.found, covariances, noise2, self.places, shifts=self.shifts)
+        return _sweep(self.evidence, covariances, noise2, self.places, shifts=self.shifts)
 
     def likeliest(self, priors: Sequence[Floats], noise2: float) -> _Sweep:
         """Return the end of EM from these covariances, with less correlation in the first.
@@ -378,7 +378,7 @@ def _root(covariance: Floats) -> Floats:
 
 
 def spread_of(
-    found: Evidence, *, shifts: bool, by: str | None = None, features: Sequence[int] = ()
+    evidence: Evidence, *, shifts: bool, by: str | None = None, features: Sequence[int] = ()
 ) -> ResponseSpread | None:
     """Return how responses differ, from the likelihood of all pairs of covariance and noise.
 
@@ -387,14 +387,14 @@ def spread_of(
     With `shifts` the mean may be another than theta. With `by` (see `group_of`) groups have means
     of their own, where these are likelier. None from a few trajectories.
     """
-    every, dim = found, found.product.shape[1]
+    every, dim = evidence, evidence.product.shape[1]
     differ = np.isin(np.arange(dim), features) if features else np.full(dim, True)
-    found = found.with_most_rows(min(MOST, MOST_NUMBERS // dim**2))
-    size = np.einsum("nii->i", found.gram)
-    if len(found.n_rows) < FEWEST or not size.any():
+    evidence = evidence.with_most_rows(min(MOST, MOST_NUMBERS // dim**2))
+    size = np.einsum("nii->i", evidence.gram)
+    if len(evidence.n_rows) < FEWEST or not size.any():
         return None
     unit = np.diag(differ * size.mean() / np.maximum(size, 1e-9 * size.mean()))
-    alike = _Likelihood.of(found, shifts)
+    alike = _Likelihood.of(evidence, shifts)
     steps = [alike.step([np.zeros_like(unit)], alike.mean_square)]
     for tau in SPREADS[1:]:  # noise is what the last spread leaves
         steps.append(alike.step([tau**2 * unit], steps[-1].noise2))
@@ -404,9 +404,9 @@ def spread_of(
     if steps[best].cost - step.cost < LIKELIER * differ.sum():
         step = steps[best]  # few rows say no more than how large a spread is
     gains = [steps[0].cost - step.cost]
-    names = [group_of(key, by) for key in found.keys] if by and best else []
+    names = [group_of(key, by) for key in evidence.keys] if by and best else []
     if by and FEWEST_GROUPS <= len(set(names)) < len(names):
-        split = _Likelihood.of(found, shifts, names)
+        split = _Likelihood.of(evidence, shifts, names)
         starts = [[whole * (1.0 - share), whole * share] for share in SHARES]
         costs = [split.step(start, noise2).cost for start in starts]
         new = split.likeliest(starts[int(np.argmin(costs))], noise2)
@@ -423,18 +423,18 @@ def spread_of(
     return ResponseSpread(responses, step.shift, bounds, gains, step.cost)
 
 
-def _means(found: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, Any]:
+def _means(evidence: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str, Any]:
     """Return the means of the groups with most rows, from all trajectories."""
-    names = [group_of(key, by) for key in found.keys]
-    every = _Likelihood.of(found, shifts, names)
+    names = [group_of(key, by) for key in evidence.keys]
+    every = _Likelihood.of(evidence, shifts, names)
     all_of = every.step([level.covariance for level in step.levels], step.noise2).levels[1]
-    n_rows = np.bincount(every.places[0], weights=found.n_rows)
+    n_rows = np.bincount(every.places[0], weights=evidence.n_rows)
     most = np.argsort(-n_rows, kind="stable")[:MOST_GROUPS].tolist()
     told = np.einsum("ij,nji->ni", all_of.covariance, all_of.precision)  # share of the variance
     unsure = 4.0 / max(len(told), 4) * (1.0 / np.maximum(told, TINY) - 1.0)  # of the covariance
-    known, variances = sorted(set(names)), np.einsum("nii->ni", all_of.doubt) * (1.0 + unsure)
-    means = {known[i]: (all_of.mean[i] - step.shift).tolist() for i in most}
-    errors = {known[i]: np.sqrt(np.maximum(variances[i], 0.0)).tolist() for i in most}
+    groups, variances = sorted(set(names)), np.einsum("nii->ni", all_of.doubt) * (1.0 + unsure)
+    means = {groups[i]: (all_of.mean[i] - step.shift).tolist() for i in most}
+    errors = {groups[i]: np.sqrt(np.maximum(variances[i], 0.0)).tolist() for i in most}
     covariance = all_of.covariance.tolist()
     return {"by": by, "covariance": covariance, "means": means, "errors": errors}
 
@@ -501,14 +501,14 @@ def spread_in_words(own: dict[str, Any], theta: Sequence[float], names: Sequence
 
 
 def _where(who: str, spread: dict[str, Any], theta: Sequence[float], names: Sequence[str]) -> str:
-    said, differ = [], differing(spread)
+    clauses, differ = [], differing(spread)
     for i in differ[:MOST_NAMED]:
         name = names[i] if i < len(names) else f"feature {i}"
         by = _by(spread["spread"][i], spread["intervals"][i], theta[i])
-        said.append(f"in what {name} does {by}")
-    left = len(differ) - len(said)
-    said += [f"in {left} more feature{'s'[left == 1 :]}"] if left else []
-    return f"{who} differ {', and '.join(said) or 'in what works for them'}."
+        clauses.append(f"in what {name} does {by}")
+    left = len(differ) - len(clauses)
+    clauses += [f"in {left} more feature{'s'[left == 1 :]}"] if left else []
+    return f"{who} differ {', and '.join(clauses) or 'in what works for them'}."
 
 
 def _by(spread: float, ends: Sequence[float], effect: float) -> str:

@@ -189,7 +189,7 @@ class HeldOut(ABC):
         return replace(one, autocorrelation=other.autocorrelation)
 
     @abstractmethod
-    def products(self, *known: Predictor) -> Floats:
+    def products(self, *predictors: Predictor) -> Floats:
         """Return the mean products of the one-step errors of predictions on them, (n, n)."""
 
     @abstractmethod
@@ -261,9 +261,9 @@ class LaterRows(HeldOut):
         """Whether trajectories have levels."""
         return bool(self.rows.levels)
 
-    def products(self, *known: Predictor) -> Floats:
+    def products(self, *predictors: Predictor) -> Floats:
         """Return the mean products of the one-step errors of predictions, (n, n)."""
-        errors = [one.errors(self.rows)[self.places] for one in known]
+        errors = [one.errors(self.rows)[self.places] for one in predictors]
         return np.array([[np.mean(ours * others) for others in errors] for ours in errors])
 
     def excess(self, new: Predictor) -> tuple[float, float]:
@@ -312,21 +312,21 @@ class LaterMoments(HeldOut):
 
     def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8)."""
-        known, least = self.comparable(self.old, new), float(np.finfo(float).tiny)
-        (ours, both), (_, old) = self.products(new, known).tolist()
+        installed, least = self.comparable(self.old, new), float(np.finfo(float).tiny)
+        (ours, both), (_, old) = self.products(new, installed).tolist()
         square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows
         return ours - max(old, 0.0), float(np.sqrt(max(square, least)))
 
-    def products(self, *known: Predictor) -> Floats:
+    def products(self, *predictors: Predictor) -> Floats:
         """Return the mean products of the one-step errors of predictions, (n, n)."""
-        by = [self.moments.coefficients(p.theta, p.lag_weights, p.beside) for p in known]
-        found = np.empty((len(known), len(known)))
-        for i, one in enumerate(known):
-            for j, other in enumerate(known[: i + 1]):
+        by = [self.moments.coefficients(p.theta, p.lag_weights, p.beside) for p in predictors]
+        products = np.empty((len(predictors), len(predictors)))
+        for i, one in enumerate(predictors):
+            for j, other in enumerate(predictors[: i + 1]):
                 rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
                 product = rows.residual_products(np.array([by[j], by[i]]))[0, 1]
-                found[i, j] = found[j, i] = float(product) / self.n_rows
-        return found
+                products[i, j] = products[j, i] = float(product) / self.n_rows
+        return products
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:
         """Return D of (7.12), in units of the noise variance."""

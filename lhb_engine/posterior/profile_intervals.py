@@ -173,55 +173,55 @@ class LeastSquares:
 
 
 def with_misfit(
-    known: Certainty | str, told: LeastSquares | str, found: Posterior
+    certain: Certainty | str, told: LeastSquares | str, posterior: Posterior
 ) -> Certainty | str:
     """Return intervals of shared profiles, or why there are none.
 
     `if_shared` is set, unless least squares of all lags speak against shared profiles. Then the
     intervals are widened by docs/model.md (14.5b).
     """
-    n = found.n_features
-    if isinstance(known, str) or n == 1:
-        return known
-    chosen = found.theta[:n]
+    n = posterior.n_features
+    if isinstance(certain, str) or n == 1:
+        return certain
+    chosen = posterior.theta[:n]
     apart = 0.0 if isinstance(told, str) else 2.0 - 2.0 * float(told.theta @ chosen)
     if isinstance(told, str) or apart <= bound(told.turned) ** 2:
-        return replace(known, if_shared=True)
-    more = apart - max(0.0, float(np.trace(told.turned)) - known.angle**2)
-    angle = float(np.sqrt(known.angle**2 + more))
+        return replace(certain, if_shared=True)
+    more = apart - max(0.0, float(np.trace(told.turned)) - certain.angle**2)
+    angle = float(np.sqrt(certain.angle**2 + more))
     if angle > WIDE:
         return OWN_LAGS
-    half = np.abs(known.theta - chosen[:, None]).max(axis=1)
+    half = np.abs(certain.theta - chosen[:, None]).max(axis=1)
     half = np.sqrt(half**2 + float(ndtri(0.5 + LEVEL / 2)) ** 2 * more / (n - 1))
     theta = np.clip(around(chosen, half), -1.0, 1.0)
-    most = known.angle_95 / max(known.angle, 1e-150) * angle
-    return replace(known, angle=angle, angle_95=max(most, angle), theta=theta)
+    most = certain.angle_95 / max(certain.angle, 1e-150) * angle
+    return replace(certain, angle=angle, angle_95=max(most, angle), theta=theta)
 
 
-def profile_certainty(told: LeastSquares, found: Posterior, active: Ints) -> Certainty | str:
+def profile_certainty(told: LeastSquares, posterior: Posterior, active: Ints) -> Certainty | str:
     """Return intervals by docs/model.md (14.5), or the reason why none are given."""
-    h, d, n_features = told.n_lags, told.dim, found.n_features
+    h, d, n_features = told.n_lags, told.dim, posterior.n_features
     quantile = float(stdtrit(told.n_free, 0.5 + LEVEL / 2))
     inverse = solve_triangular(told.half, np.eye(len(told.best)), lower=True)
     covariance, phi = inverse.T @ inverse, told.best[: h * d].reshape(h, d)[:, :n_features]
     of = covariance[: h * d, : h * d].reshape(h, d, h, d)[:, :n_features, :, :n_features]
     angle_95 = bound(told.turned) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2))
-    chosen = found.theta[:n_features]
+    chosen = posterior.theta[:n_features]
     if float(np.arccos(np.clip(chosen @ told.theta, -1.0, 1.0))) > angle_95:
         return OWN_LAGS
-    weights, said = phi[active] @ chosen, found.weights[active]
+    weights, estimated = phi[active] @ chosen, posterior.weights[active]
     error = np.sqrt(np.einsum("kikj,i,j->k", of[active][:, :, active], chosen, chosen))
     errors = np.sqrt(np.diag(covariance))
     beside = slice(h * d + 1, len(errors))
     profiles = sums = None
-    if found.weights.ndim == 2:
-        own = found.weights[:, :n_features]
-        said, first = own[active] @ chosen, first_lags(own)
+    if posterior.weights.ndim == 2:
+        own = posterior.weights[:, :n_features]
+        estimated, first = own[active] @ chosen, first_lags(own)
         bands = around(phi, quantile * errors[: h * d].reshape(h, d)[:, :n_features])
         profiles = holding(bands, own)
         middle, half = _sums(phi, of, first)
         sums = holding(around(middle, quantile * half), _sums(own, of, first)[0])
-    shown = holding(around(weights, quantile * error), said)
+    shown = holding(around(weights, quantile * error), estimated)
     shown[np.abs(weights) < CLEAR * error] = np.nan
     turned = quantile * np.sqrt(np.diag(told.turned))
     return Certainty(

@@ -106,9 +106,9 @@ def profile_posterior(
     scaled = rows.divided(scale, size)
     rng = np.random.Generator(np.random.PCG64([*seed, 1 + list(SWEEPS).index(form)]))
     if start is not None:
-        known = np.zeros((rows.n_lags, rows.dim))
-        known[: len(start)] = start[: rows.n_lags] * scale / size
-        start = known
+        padded = np.zeros((rows.n_lags, rows.dim))
+        padded[: len(start)] = start[: rows.n_lags] * scale / size
+        start = padded
     chain = (
         SparseProfiles(scaled, CHAINS, rng, start)
         if form == "sparse"
@@ -127,8 +127,8 @@ def profile_posterior(
         effects = effects + chain.effects().mean(axis=0) / kept
         included = included + chain.covariates.included.mean(axis=0) / kept
         noise2 += float(chain.noise2.mean()) / kept
-    found = _posterior(np.concatenate(phis), effects, included, noise2, scale, size, n_features)
-    return replace(found, form=form)
+    posterior = _posterior(np.concatenate(phis), effects, included, noise2, scale, size, n_features)
+    return replace(posterior, form=form)
 
 
 def _posterior(

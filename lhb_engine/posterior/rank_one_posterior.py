@@ -273,11 +273,11 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
     either 0 or half the largest, at random with the right mean.
     """
     w = np.zeros((n_chains, n_lags))
-    known = weights[:n_lags]
-    least = 0.5 * np.abs(known).max()
-    size = np.maximum(np.abs(known), least) * np.sign(known)
-    there = rng.random((n_chains // 2, len(known))) * least < np.abs(known)
-    w[: n_chains // 2, : len(known)] = np.where(there, size, 0.0)
+    earlier = weights[:n_lags]
+    least = 0.5 * np.abs(earlier).max()
+    size = np.maximum(np.abs(earlier), least) * np.sign(earlier)
+    there = rng.random((n_chains // 2, len(earlier))) * least < np.abs(earlier)
+    w[: n_chains // 2, : len(earlier)] = np.where(there, size, 0.0)
     return w
 
 

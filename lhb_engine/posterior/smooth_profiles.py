@@ -174,8 +174,8 @@ class SmoothProfiles:
                 a = np.tensordot(a, by, (1 + axis, 0))
             return (a - along @ along.T) / s2, (v - along @ (level @ root)) / s2
 
-        given = self.moves, self._middle, *products(share, 0), rng
-        self._shape[first], profile = drawn(self._shape[first], *given)
+        arguments = self.moves, self._middle, *products(share, 0), rng
+        self._shape[first], profile = drawn(self._shape[first], *arguments)
         if n > 1:
             a, v = products(profile, 1)
             lower = dpotrf(a + np.eye(n), lower=1)[0]
@@ -230,8 +230,8 @@ class SmoothChains(Chains):
         """Draw each chain's shape by its evidence, and the lag weights, by (14.3)."""
         shapes, middle, (a, v, _) = self._shapes, self._middle, self._products()
         for c in range(self.n_chains):
-            given = self.moves, middle, a[c], v[c], self.rng
-            shapes[c], self.w[c] = drawn(shapes[c], *given)
+            arguments = self.moves, middle, a[c], v[c], self.rng
+            shapes[c], self.w[c] = drawn(shapes[c], *arguments)
 
     def evidence(self) -> Floats:
         """Return E_c of docs/model.md (7.8) of each chain's shape and of those around it.
@@ -239,7 +239,7 @@ class SmoothChains(Chains):
         As in that of spikes and slabs, the lag weights and the noise are integrated out.
         """
         a, v, square = self._products()
-        found, rows = [], self.data.n_rows + NOISE_ROWS
+        log_masses, rows = [], self.data.n_rows + NOISE_ROWS
         for c, (size, fade, bend) in enumerate(self._shapes):
             around = [
                 solved((size, at, by), self._middle, a[c], v[c])
@@ -249,9 +249,9 @@ class SmoothChains(Chains):
             explained = np.array([half @ half for _, _, half, _ in around])
             left = np.maximum(square[c] - self.noise2[c] * explained, 0.0) + self._noise_prior
             mass = np.array([one[0] for one in around]) - 0.5 * explained
-            found.append(logsumexp(mass - 0.5 * rows * np.log(left)))
+            log_masses.append(logsumexp(mass - 0.5 * rows * np.log(left)))
         shapes = np.log(len(FADES) * len(BENDS))
-        return np.asarray(found - shapes - self.covariates.log_prior_cost(self.noise2))
+        return np.asarray(log_masses - shapes - self.covariates.log_prior_cost(self.noise2))
 
     @staticmethod
     def active_lags(thetas: Floats, w: Floats) -> Floats:

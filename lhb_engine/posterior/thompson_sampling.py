@@ -65,12 +65,12 @@ def are_untried(data: FitData, sets: Sequence[Floats]) -> bool:
     return any(contexts[:, unseen].any() for contexts in sets)
 
 
-def candidates(found: Posterior) -> Floats:
+def candidates(posterior: Posterior) -> Floats:
     """Return the directions that decisions take in turn, (n_candidates, dim): posterior draws.
 
     They are draws of sum(w) theta, divided by the mean of their lengths.
     """
-    drawn = found.totals
+    drawn = posterior.totals
     most = max(MOST_NUMBERS // drawn.shape[1], LEAST_CANDIDATES)
     most = min(most, MOST_CANDIDATES, len(drawn))
     chosen = drawn[np.linspace(0, len(drawn) - 1, most).astype(np.int64)]

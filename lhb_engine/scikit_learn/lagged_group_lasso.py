@@ -296,8 +296,8 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         shares = np.zeros((n, len(groups)))
         for profile, group in enumerate(groups):
             of = [number[column] for column in group]
-            found = rank_one(plain.coef_[:, of])
-            shares[of, profile] = len(of) ** -0.5 if found is None else found.theta
+            fit = rank_one(plain.coef_[:, of])
+            shares[of, profile] = len(of) ** -0.5 if fit is None else fit.theta
         return shares
 
     def _columns(self, coef: Floats) -> Floats:
@@ -352,9 +352,12 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             coef, error, self._freedom = least_squares_refit(
                 rows.design, rows.y, active, self.fit_intercept, rows.controls, rows.n
             )
-            found = np.full((2, self.n_lags, len(rows.scale)), np.nan)
-            found[:, active] = coef / rows.scale, error / rows.scale
-            self.refit_coef_, self.refit_error_ = self._columns(found[0]), self._columns(found[1])
+            both = np.full((2, self.n_lags, len(rows.scale)), np.nan)
+            both[:, active] = coef / rows.scale, error / rows.scale
+            self.refit_coef_, self.refit_error_ = (
+                self._columns(both[0]),
+                self._columns(both[1]),
+            )
 
     def _checked(self, X: Any, past: Any) -> tuple[Floats, Floats]:
         """X, and the n_lags - 1 rows of lagged features before it."""

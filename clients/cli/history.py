@@ -88,8 +88,8 @@ def history(
             settings = columns.settings(rounds, labels, horizon, options)
             if not create:
                 detail = f"add --create, or create it: client.create_session({session!r}, "
-                said = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-                raise LogError(f"there is no session {session!r}; {detail}{said})") from None
+                listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+                raise LogError(f"there is no session {session!r}; {detail}{listed})") from None
             if not horizon:
                 raise LogError(
                     "--create needs a --horizon: how many rounds may a choice pay?"
@@ -156,8 +156,8 @@ class Columns:
             time = times.get(number)
             measured["at"] = time.isoformat() if isinstance(time, datetime) else None
             measured["trajectory"] = "" if self.trajectory is None else str(row[self.trajectory])
-            said = None if self.time is None else str(row[self.time])
-            rounds.append({**measured, "context": context, "time": said})
+            moment = None if self.time is None else str(row[self.time])
+            rounds.append({**measured, "context": context, "time": moment})
         return rounds, categories
 
     def settings(
@@ -205,10 +205,10 @@ def _refuse_unfit(name: str, info: Any, labels: list[str], covariates: tuple[str
     if info["clock"] is not None:
         detail = "send its decisions with forced_arm and at, and its totals as rewards"
         raise LogError(f"{name} has a clock, and takes no rounds without it: {detail}")
-    known = (info["options"] or {}).get("covariates") or []
-    new = [one for one in covariates if one not in known]
+    names = (info["options"] or {}).get("covariates") or []
+    new = [one for one in covariates if one not in names]
     if new:
-        raise LogError(f"{name} has no covariate {', '.join(new)}; it has {known or 'none'}")
+        raise LogError(f"{name} has no covariate {', '.join(new)}; it has {names or 'none'}")
     needed = dict.fromkeys([*(info["features"] or ()), *labels])
     if info["categories"] != "hashed" and len(needed) > info["dim"]:
         detail = f"there would be {len(needed)} columns: {', '.join(needed)}"
@@ -247,23 +247,23 @@ def _fitted(handle: Any) -> str:
     n_begun, until = 0, monotonic() + MOST_SECONDS
     while n_begun < 2:  # where time closes rounds, one more may always begin
         try:
-            asked = handle.ask_fit()
+            answer = handle.ask_fit()
         except Conflict as error:
             return f"{error.detail}."
-        if asked.get("reason") or monotonic() > until:
-            return f"Not all rounds are fitted yet: {asked.get('reason') or 'a fit runs'}."
-        if asked["asked"] == "nothing_new":
+        if answer.get("reason") or monotonic() > until:
+            return f"Not all rounds are fitted yet: {answer.get('reason') or 'a fit runs'}."
+        if answer["asked"] == "nothing_new":
             break
-        n_begun += asked["asked"] == "begun"
+        n_begun += answer["asked"] == "begun"
         sleep(PAUSE)
     n, estimate = handle.read()["n_rounds"], handle.estimate()
     if estimate["status"] == "none":
         return f"There is no estimate yet: nothing stands out in {counted(n, 'round')}."
     window = estimate["window"]
-    known = f"rounds {window['first']} to {window['last']}"
+    span = f"rounds {window['first']} to {window['last']}"
     if window["last"] == n:
-        return f"The estimate in use knows {known} of {n}."
-    return f"All {n} rounds are fitted; the estimate in use stays that of {known}."
+        return f"The estimate in use knows {span} of {n}."
+    return f"All {n} rounds are fitted; the estimate in use stays that of {span}."
 
 
 def _rows(file: Path) -> list[Cells]:
@@ -326,9 +326,9 @@ def _lines(answer: dict[str, Any], session: str, url: str) -> Iterator[str]:
     rounds = counted(answer["rounds"], "round")
     n = answer["trajectories"]
     whose = f"{n} trajector{'y' if n == 1 else 'ies'}"
-    said = "" if answer["sent"] else "; nothing was sent"
-    said = "; the session has them already" if answer["was_there"] else said
-    yield f"{rounds} of {whose}, {answer['missing']} without a reward{said}"
+    ending = "" if answer["sent"] else "; nothing was sent"
+    ending = "; the session has them already" if answer["was_there"] else ending
+    yield f"{rounds} of {whose}, {answer['missing']} without a reward{ending}"
     if answer["fitted"]:
         yield answer["fitted"]
     if answer["categories"]:
@@ -341,11 +341,11 @@ def _lines(answer: dict[str, Any], session: str, url: str) -> Iterator[str]:
     if answer["first"][0]["time"] is not None and answer["first"][0]["at"] is None:
         yield "The times are numbers: rounds are in their order, and have the time of loading."
     body = answer["decide"]
-    asked = ", ".join([str(body["contexts"]), *(f"{n}={body[n]!r}" for n in [*body][1:])])
+    arguments = ", ".join([str(body["contexts"]), *(f"{n}={body[n]!r}" for n in [*body][1:])])
     left = answer["n_arms"] - len(body["contexts"])
     more = f", with the latest {SHOWN_ARMS} arms; {left} more are left out" if left else ""
     yield f"The next decision, in Python and by curl{more}:"
-    yield f"  client.session({session!r}).decide({asked})"
+    yield f"  client.session({session!r}).decide({arguments})"
     path = f"{url}/v1/sessions/{quote(session, safe='')}/decisions"
     yield f"  curl -H content-type:application/json {path} -d {shlex.quote(json.dumps(body))}"
 

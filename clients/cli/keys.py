@@ -169,7 +169,7 @@ def _page(client: Any, path: str, **params: Any) -> Any:
     return client.request("GET", path, params=params)
 
 
-def _listed(url: str | None, name: str, **asked: Any) -> list[dict[str, Any]]:
+def _listed(url: str | None, name: str, **parameters: Any) -> list[dict[str, Any]]:
     """Return the items of a listing: of a server, or as one would answer from the database."""
     with ExitStack() as held:
         if url is None:
@@ -183,11 +183,11 @@ def _listed(url: str | None, name: str, **asked: Any) -> list[dict[str, Any]]:
             read = partial(_page, held.enter_context(asking(url)), f"/v1/{name}")
         items: list[dict[str, Any]] = []
         while True:
-            page = read(**asked)
+            page = read(**parameters)
             items += page["items"]
             if page["next"] is None:
                 return items
-            asked["cursor"] = page["next"]
+            parameters["cursor"] = page["next"]
 
 
 def _show_new(made: dict[str, Any]) -> None:

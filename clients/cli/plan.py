@@ -32,19 +32,19 @@ def plan(
     from lhb_engine.evaluation.learning_time import LearningTime
 
     try:
-        known = LearningTime(noise=noise, effect=effect, horizon=horizon, arms=arms, dim=dim)
+        learning = LearningTime(noise=noise, effect=effect, horizon=horizon, arms=arms, dim=dim)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    until = {share: round(known.rounds(share)) for share in SHARES}
+    until = {share: round(learning.rounds(share)) for share in SHARES}
     answer: dict[str, Any] = {"rounds_until": {str(share): n for share, n in until.items()}}
     heads = ("of the possible gain", "after at most so many rounds")
-    said = [*table(heads, [(f"{share:.0%}", n) for share, n in until.items()])]
+    lines = [*table(heads, [(f"{share:.0%}", n) for share, n in until.items()])]
     if rounds is not None:
-        share, mean = known.share(rounds), known.mean_share(rounds)
+        share, mean = learning.share(rounds), learning.mean_share(rounds)
         earned = mean * effect * rounds
         answer |= {"share": share, "mean_share": mean, "earned": earned}
-        said.append(
+        lines.append(
             f"After {rounds} rounds choices earn about {share:.0%} of the possible gain; over all "
             f"of them {mean:.0%}, together {earned:.4g} over chance."
         )
-    show(answer, as_json, said)
+    show(answer, as_json, lines)

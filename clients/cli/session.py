@@ -59,8 +59,8 @@ def show_session(name: Name, url: Url = SERVER, as_json: AsJson = False) -> None
         except NotFound:
             raise SystemExit(f"lhb session show: there is no session {name!r}") from None
         estimate, labels = handle.estimate(), _labels_of(handle)
-    said = _lines(handle.info, estimate, labels)
-    show({"session": handle.info, "estimate": estimate}, as_json, said)
+    lines = _lines(handle.info, estimate, labels)
+    show({"session": handle.info, "estimate": estimate}, as_json, lines)
 
 
 @session.command("trajectory")
@@ -79,23 +79,23 @@ def show_trajectory(
     show({**answer}, as_json, _trajectory_lines(answer))
 
 
-def _trajectory_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    deciding = found["deciding"].replace("_", " ")
-    n = counted(found["n_rounds"], "round")
-    yield f"{found['trajectory'] or '(no key)'}: {n}, {deciding}"
-    if found["level"] is not None:
-        low, high = found["level"]["interval"]
-        yield f"level {found['level']['value']:+.4g} ({low:+.4g} to {high:+.4g})"
-    everybody, own = found["everybody"], found["own"]
+def _trajectory_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
+    deciding = trajectory["deciding"].replace("_", " ")
+    n = counted(trajectory["n_rounds"], "round")
+    yield f"{trajectory['trajectory'] or '(no key)'}: {n}, {deciding}"
+    if trajectory["level"] is not None:
+        low, high = trajectory["level"]["interval"]
+        yield f"level {trajectory['level']['value']:+.4g} ({low:+.4g} to {high:+.4g})"
+    everybody, own = trajectory["everybody"], trajectory["own"]
     if everybody is None:
         yield "No estimate is in use yet."
         return
     if own is None:
         yield "Decided for as everybody is."
-    labels = _labels(found["features"], len(everybody["values"]))
+    labels = _labels(trajectory["features"], len(everybody["values"]))
     columns = {"theta, by feature": [label[:LABEL] for label in labels]}
-    group = f"{found['group']['name']}'s" if found["group"] else ""
-    for head, theta in (("everybody's", everybody), (group, found["group"]), ("own", own)):
+    group = f"{trajectory['group']['name']}'s" if trajectory["group"] else ""
+    for head, theta in (("everybody's", everybody), (group, trajectory["group"]), ("own", own)):
         if theta is not None:
             columns[head] = [f"{value:+.4f}" for value in theta["values"]]
     if own is not None:
@@ -144,12 +144,12 @@ def _change(name: str, kind: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=taken)
 
 
-def change_session(session: Name, url: Url = SERVER, as_json: AsJson = False, **given: Any) -> None:
+def change_session(session: Name, url: Url = SERVER, as_json: AsJson = False, **flags: Any) -> None:
     """Change a session, and show it.
 
     Example: lhb session change tutorial --name lesson --options levels=true
     """
-    changes = {name: value for name, value in given.items() if value}
+    changes = {name: value for name, value in flags.items() if value}
     for name in changes.keys() - {"name"}:
         text = changes[name]
         changes[name] = dict(map(read_option, text)) if name == "options" else parse(text)
@@ -279,8 +279,8 @@ def sessions(
     """
     if url is not None:  # those of the key's tenant
         with asking(url) as client:
-            found = [session.info for session in client.sessions(archived=archived)]
-        show({"sessions": found}, as_json, table(HEADS, map(_row, found)))
+            infos = [session.info for session in client.sessions(archived=archived)]
+        show({"sessions": infos}, as_json, table(HEADS, map(_row, infos)))
         return
     listed = _from_database(archived)
     rows = ((*_row(one)[:-1], one["tenant"] or "-", one["name"] or "") for one in listed)

@@ -36,7 +36,7 @@ def simulate(
     ] = 16,
     plot: Annotated[Path | None, typer.Option(help="Write the regret curves to this PNG.")] = None,
     as_json: AsJson = False,
-    **given: Any,
+    **arguments: Any,
 ) -> None:
     """Play simulated worlds and report the regret, in process or against a server.
 
@@ -48,7 +48,7 @@ def simulate(
     from lhb_engine.simulation.users import Transport
 
     algorithms = algorithm or [DEFAULT_ALGORITHM]
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in arguments.items() if value is not None}
     values |= {"algorithms": tuple(algorithms), "options": read_options(option or [], algorithms)}
     player: Player | None = None
     try:

@@ -101,11 +101,11 @@ class Sync:
 
     def since(self, kind: str, look_back: float) -> datetime:
         """Return from when on a query of this kind reads."""
-        asked = "select at from watermark where session = ? and query = ?"
-        found = self._kept.execute(asked, [self._session, kind]).fetchone()
-        if found is None:
+        statement = "select at from watermark where session = ? and query = ?"
+        row = self._kept.execute(statement, [self._session, kind]).fetchone()
+        if row is None:
             return BEGINNING
-        return datetime.fromisoformat(found[0]) - timedelta(days=look_back)
+        return datetime.fromisoformat(row[0]) - timedelta(days=look_back)
 
     def note(self, kind: str, rows: list[Row]) -> None:
         """Keep the last time of rows that are sent."""
@@ -125,8 +125,8 @@ class Sync:
             waiting = [(key, digest, body) for key, digest, body in some if body is not None]
             while waiting:
                 bodies = [{"session_id": self._session, kind: body} for _, _, body in waiting]
-                asked, waiting = zip(waiting, client.batch(bodies), strict=True), []
-                for (key, digest, body), answer in asked:
+                answered, waiting = zip(waiting, client.batch(bodies), strict=True), []
+                for (key, digest, body), answer in answered:
                     code = answer.get("problem", {}).get("code")
                     if code == "reward_conflict" and "replaces" not in body:
                         waiting.append((key, digest, self._correction(body, key, digest, 1)))
@@ -183,24 +183,24 @@ class Sync:
         return kept | {"replaces": key, "reward_id": _hash([key, digest, n_sent])}
 
     def _sent(self, key: str) -> tuple[str, int] | None:
-        asked = "select digest, n_sent from sent where session = ? and id = ?"
-        found: tuple[str, int] | None
-        found = self._kept.execute(asked, [self._session, key]).fetchone()
-        return found
+        statement = "select digest, n_sent from sent where session = ? and id = ?"
+        row: tuple[str, int] | None
+        row = self._kept.execute(statement, [self._session, key]).fetchone()
+        return row
 
     def _told(self, row: Row) -> Row:
-        given = {name: row[name] for name in self._covariates if row.get(name) is not None}
-        return {"covariates": given} if given else {}
+        covariates = {name: row[name] for name in self._covariates if row.get(name) is not None}
+        return {"covariates": covariates} if covariates else {}
 
 
 def _read(source: str, query: str, since: datetime) -> Iterator[Row]:
     """Yield the rows of a query; times in it are of UTC where they name no zone."""
-    asked = query.replace(SINCE, f"timestamp '{since:%Y-%m-%d %H:%M:%S}'")
+    statement = query.replace(SINCE, f"timestamp '{since:%Y-%m-%d %H:%M:%S}'")
     driver = import_module("psycopg" if source.startswith("postgres") else "duckdb")
     try:
         with driver.connect(source) as connection:
             connection.execute("set timezone = 'UTC'")
-            yield from _rows(connection.execute(asked))
+            yield from _rows(connection.execute(statement))
     except driver.Error as error:
         raise LogError(str(error).strip()) from None
 

@@ -43,16 +43,16 @@ def list_webhooks(url: Url = SERVER, as_json: AsJson = False) -> None:
     Example: lhb webhooks list
     """
     with asking(url) as client:
-        found = client.webhooks()
+        answers = client.webhooks()
     rows = [
         (
             *(one["id"], str(one["n_waiting"]), str(one["n_given_up"])),
             *(one["next_try_at"] or "-", one["last_error"] or "-"),
             *(one["url"], " ".join(one["events"])),
         )
-        for one in found
+        for one in answers
     ]
-    show({"webhooks": found}, as_json, table(HEADS, rows))
+    show({"webhooks": answers}, as_json, table(HEADS, rows))
 
 
 @webhooks.command("test")

@@ -217,7 +217,7 @@ class operation(Generic[P, R]):  # a decorator
 
         @wraps(self._method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            asked, connection = self._method(instance, *args, **kwargs), instance._connection
-            return (connection.iterate if isinstance(asked, Listing) else connection.run)(asked)
+            made, connection = self._method(instance, *args, **kwargs), instance._connection
+            return (connection.iterate if isinstance(made, Listing) else connection.run)(made)
 
         return call

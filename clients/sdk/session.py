@@ -416,8 +416,8 @@ class SessionOperations(Connected[C]):
         return type(self)(self._connection, info["id"], info)
 
     def _get(self, resource: str, **params: Any) -> Call[Any]:
-        given = without_none(params)
-        return self._connection.call("GET", f"{self._path}/{resource}", params=given)
+        members = without_none(params)
+        return self._connection.call("GET", f"{self._path}/{resource}", params=members)
 
     def _list(self, resource: str, **params: Any) -> Listing[Any]:
         return Listing(f"{self._path}/{resource}", without_none(params), lambda item: item)

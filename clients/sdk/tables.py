@@ -57,13 +57,13 @@ def plot(answer: Mapping[str, Any]) -> Any:
 
 
 def _estimated(estimate: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
-    known = estimate.get("intervals") or {}
+    of_estimate = estimate.get("intervals") or {}
     theta = estimate["theta"]
     names = estimate.get("features") or range(len(theta))
-    intervals = known.get("theta") or [UNKNOWN] * len(theta)
+    intervals = of_estimate.get("theta") or [UNKNOWN] * len(theta)
     for name, value, interval in zip(names, theta, intervals, strict=False):
         yield "theta", name, value, *interval
-    at = dict(zip(known.get("lags", ()), known.get("lag_weights", ()), strict=True))
+    at = dict(zip(of_estimate.get("lags", ()), of_estimate.get("lag_weights", ()), strict=True))
     for lag, value in enumerate(estimate["lag_weights"]):
         yield "lag weight", lag, value, *(at.get(lag) or UNKNOWN)
 

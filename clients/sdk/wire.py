@@ -166,8 +166,8 @@ def decision_body(
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
     if body.get("arm_ids") is not None:
         body["arm_ids"] = list(body["arm_ids"])
-    given = without_none(body).items()
-    members = {key: one for key, one in given if not isinstance(one, str | list) or one}
+    filled = without_none(body).items()
+    members = {key: one for key, one in filled if not isinstance(one, str | list) or one}
     if contexts is not None:
         members["contexts"] = encoded(contexts)
     if riding := [reward_body(reward) for reward in rewards]:

@@ -168,11 +168,11 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
     errors: list[dict[str, Any]] = []
     for one in details[:20]:
         place = tuple(part for part in one["loc"] if part not in (*TAGS, *POLICY_TAGS))
-        said = in_words(one["msg"])
+        message = in_words(one["msg"])
         if one["type"] == "extra_forbidden":
-            said = "there is no field of this name here"
+            message = "there is no field of this name here"
         code = _CODES.get(one["type"], ProblemCode.INVALID)
-        errors.append({"code": code, "field": field_name(place) or "body", "detail": said})
+        errors.append({"code": code, "field": field_name(place) or "body", "detail": message})
     top = errors[0]
     several = errors if len(errors) > 1 else None
     detail = f"{top['field']}: {top['detail']}"

@@ -118,7 +118,7 @@ def get_earnings(reader: Reader, session: SessionRow, rounds: int = LAST) -> dic
         products = products_of(estimate.get("products"))
         contexts, n_passed = widened(decisions[:, :-1], products), decisions[:, -1].astype(int)
         profiles = _profiles(estimate, pays)
-        found, named = credit_by_feature(contexts, n_passed, profiles), session.names.columns
+        by_feature, named = credit_by_feature(contexts, n_passed, profiles), session.names.columns
         names = counted_labels(named, session.dim, products)
         unnamed = range(len(named), session.dim)
         bands, total = (estimate.get("intervals") or {}).get("lag_sums"), contexts.sum(axis=0)
@@ -132,7 +132,7 @@ def get_earnings(reader: Reader, session: SessionRow, rounds: int = LAST) -> dic
                 if totals is not None:  # as what an arm pays has them
                     ends = worth_interval(totals, ones[i])
                     intervals["in_all"] = ends and sorted(np.multiply(ends, total[i]).tolist())
-            split = {name: float(values[i]) for name, values in found.items()}
+            split = {name: float(values[i]) for name, values in by_feature.items()}
             items.append(item | split | {"intervals": intervals})
     return {
         "first_round": max(1, session.n_rounds - rounds + 1),
@@ -164,8 +164,8 @@ def get_arms(
     of the others who chose. Voids count nowhere.
     """
     first = max(1, session.n_rounds - rounds + 1)
-    found = reader.chosen(session.key, first, session.n_rounds) if session.n_rounds else ()
-    rows = list(giving_way(found))  # in order of trajectories and rounds
+    pieces = reader.chosen(session.key, first, session.n_rounds) if session.n_rounds else ()
+    rows = list(giving_way(pieces))  # in order of trajectories and rounds
     last = {one.trajectory: one.round for one in rows}
     chosen = [one for one in rows if session.has(one.trajectory) and not one.is_void]
     counts = Counter(arm_of(one) for one in chosen)
@@ -175,10 +175,10 @@ def get_arms(
     numbers = np.array([arms.get(arm_of(one), len(arms)) for one in chosen], np.int64)
     estimate, reason, pays = _in_use(reader, session)
     products = products_of(estimate.get("products"))
-    given, width = _contexts(chosen, session.dim), session.dim + len(products)
-    contexts = widened(given, products)
+    own_contexts, width = _contexts(chosen, session.dim), session.dim + len(products)
+    contexts = widened(own_contexts, products)
     seen = [
-        widened(np.array(offered.get(arm, given[numbers == i])), products)
+        widened(np.array(offered.get(arm, own_contexts[numbers == i])), products)
         for arm, i in arms.items()
     ]
     means = np.array([some.mean(axis=0) for some in seen]).reshape(-1, width)
@@ -249,8 +249,8 @@ def _around(
     value: float, totals: dict[str, Any] | None, contexts: Floats
 ) -> tuple[float, float] | None:
     """Return the interval of what contexts pay in all, with the value that is said in it."""
-    found = None if totals is None else worth_interval(totals, contexts)
-    return found and (min(found[0], value), max(found[1], value))
+    interval = None if totals is None else worth_interval(totals, contexts)
+    return interval and (min(interval[0], value), max(interval[1], value))
 
 
 def _shares(

@@ -37,17 +37,17 @@ def estimate_answer(
         labels = build_agent(then, None).covariates.labels
         estimate["effects"]["groups"] = list(labels[: len(estimate["effects"]["included"])])
     if estimate.get("levels"):  # what rounds of one level have in common lasts no longer than it
-        found = {**estimate["diagnostics"], "autocorrelation": 0.0}
-        found["intraclass_correlation"] = estimate["diagnostics"]["autocorrelation"]
-        estimate["diagnostics"] = found
+        diagnostics = {**estimate["diagnostics"], "autocorrelation": 0.0}
+        diagnostics["intraclass_correlation"] = estimate["diagnostics"]["autocorrelation"]
+        estimate["diagnostics"] = diagnostics
     if estimate.get("forms"):  # what they predict by is for the next fit
         members = ("excess", "variance")
         forms = {name: {k: form[k] for k in members} for name, form in estimate["forms"].items()}
         estimate["forms"] = forms
     if estimate.get("own"):
         theta = estimate["theta"] or [0.0] * session.dim
-        said = spread_in_words(estimate["own"], theta, session.names.columns)
-        estimate["own"] = {**estimate["own"], "message": said}
+        message = spread_in_words(estimate["own"], theta, session.names.columns)
+        estimate["own"] = {**estimate["own"], "message": message}
     if estimate.get("findings"):
         estimate["findings"] = findings_of(reader, session, record)
     return {
@@ -74,8 +74,8 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     it made and found nothing; null where there is no such fit, or the algorithm makes no checks.
     `features` says what the numbers of `theta` are: features, then `products` that count.
     """
-    said: dict[str, Any] = {"findings": [], "unchecked": [], "checked": None}
-    said["deciding"] = deciding(reader, session)
+    checks: dict[str, Any] = {"findings": [], "unchecked": [], "checked": None}
+    checks["deciding"] = deciding(reader, session)
     last = last_estimated(reader, session, session.n_estimates)
     if last is not None:
         findings, unchecked = findings_of(reader, session, last), last.values.get("unchecked") or []
@@ -83,16 +83,16 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
         not_made = {code for check in unchecked for code in check["codes"]}
         not_made |= {n for n, told in OF_SEVERAL.items() if one or session.options.get(told)}
         not_made |= {finding["code"] for finding in findings}
-        said |= {"findings": findings, "unchecked": unchecked}
+        checks |= {"findings": findings, "unchecked": unchecked}
         if ALGORITHMS[session.algorithm].makes_checks():
-            said["checked"] = checked_said(not_made)
+            checks["checked"] = checked_said(not_made)
     if session.estimate == 0:
-        return {"status": "none", **said}
+        return {"status": "none", **checks}
     record = reader.estimate(session.key, session.estimate)
     assert record is not None
     return {
         **estimate_answer(reader, session, record, is_in_use=True),
-        **said,
+        **checks,
         "slot_seconds": timeline_of(session).seconds,
         "features": features_of_theta(session, record.values),
     }

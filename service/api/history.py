@@ -46,16 +46,16 @@ def read_history(body: bytes) -> dict[str, Any]:
         detail = f"a call takes at most {MAX_ROUNDS} rounds"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
     rewards = fields.get("rewards", [None] * n)
-    arm_ids, given, times = fields.get("arm_ids"), fields.get("at"), None
+    arm_ids, starts, times = fields.get("arm_ids"), fields.get("at"), None
     covariates = fields.get("covariates") or {}
-    of_rounds: dict[str, Any] = {"rewards": rewards, "arm_ids": arm_ids, "at": given}
+    of_rounds: dict[str, Any] = {"rewards": rewards, "arm_ids": arm_ids, "at": starts}
     of_rounds |= {f"covariates.{name}": told for name, told in covariates.items()}
     for field, values in of_rounds.items():
         if values is not None and len(values) != n:
             detail = f"{len(values)} {CALLED.get(field, 'numbers')} for {n} rounds"
             raise Problem(ProblemCode.WRONG_SHAPE, detail, field)
-    if given is not None:
-        times = [at.timestamp() for at in given]
+    if starts is not None:
+        times = [at.timestamp() for at in starts]
         back = next((i for i in range(1, n) if times[i] < times[i - 1]), None)
         if back is not None:
             detail = "it is before the round before it"
@@ -66,9 +66,9 @@ def read_history(body: bytes) -> dict[str, Any]:
         detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
         raise Problem(ProblemCode.INVALID, detail, "import_id")
     # a body without covariates, arms or times keeps the digest that it had before there were any
-    said: tuple[object, ...] = (rewards, sorted(covariates.items())) if covariates else (rewards,)
-    said += () if arm_ids is None else (arm_ids,)
-    said += () if times is None else ("at", times)
+    beside: tuple[object, ...] = (rewards, sorted(covariates.items())) if covariates else (rewards,)
+    beside += () if arm_ids is None else (arm_ids,)
+    beside += () if times is None else ("at", times)
     return {
         "trajectory": fields.get("trajectory") or "",
         "contexts": contexts,
@@ -77,5 +77,5 @@ def read_history(body: bytes) -> dict[str, Any]:
         "covariates": covariates,
         "arm_ids": arm_ids or [None] * n,
         "times": times,
-        "digest": None if import_id is None else body_digest(contexts, *said),
+        "digest": None if import_id is None else body_digest(contexts, *beside),
     }

@@ -63,7 +63,7 @@ def get_lift(
     row = sums_so_far(reader, session)
     sums, trial = LiftSums.loads(row.sums), session.trial
     units = units_in_words(session)
-    found = {
+    differences = {
         name: sums.lift(trial, in_all=name == "in_all", adjusts=adjust, units=units)
         for name in IN_WORDS
     }
@@ -73,7 +73,7 @@ def get_lift(
         n_units, reward = sums.groups[name].n_trajectories, rewards / n if n else None
         groups[name] = {"n_units": n_units, "n_rounds": round(n), "reward": reward}
     decides = "in_all" if sums.is_in_all else "lift"
-    outcome, reason, a_day = found[decides], None, sums.rounds_a_day()
+    outcome, reason, a_day = differences[decides], None, sums.rounds_a_day()
     if isinstance(outcome, Refusal):
         reason, to_go, a_day = _refused(session, sums, str(outcome), units)
         verdict = f"Not known yet: {reason}."
@@ -85,7 +85,7 @@ def get_lift(
         **groups,
         **{
             name: None if isinstance(one, Refusal) else members_of(ComparedAnswer, one)
-            for name, one in found.items()
+            for name, one in differences.items()
         },
         "decides": decides,
         "verdict": in_rounds(session, verdict),
@@ -164,31 +164,31 @@ def _said(lift: Lift, of: str, sums: LiftSums, units: str, session: SessionRow) 
     n_control = sums.groups["control"].n_trajectories
     earned = f"{lift.difference:+.3g} {session.reward_unit or ''}".strip()
     between = f"{earned} {of}, between {lift.low:+.3g} and {lift.high:+.3g}"
-    said = [
+    words = [
         f"{verdict}: {between}, at all looks together with probability {lift.level:.0%}, from "
         f"{sums.rounds:,.0f} rounds of {sums.n_units:,} {units}, {n_control:,} of these "
         "in control."
     ]
     if lift.narrowed_by_past >= 0.01:
-        said += [f"Units' own past narrows the interval by {lift.narrowed_by_past:.0%}."]
+        words += [f"Units' own past narrows the interval by {lift.narrowed_by_past:.0%}."]
     if not is_open:
         clear = [*takewhile(lambda one: one[2] * one[3] > 0.0, reversed(sums.points))]
         if of == IN_WORDS["lift"] and len(clear) > 1:
-            said += [f"Each look since {str(timestamp(clear[-1][4]))[:10]} said so."]
-        return " ".join(said)
+            words += [f"Each look since {str(timestamp(clear[-1][4]))[:10]} said so."]
+        return " ".join(words)
     narrowing, a_day = sums.narrowing(session.trial), sums.rounds_a_day()
     to_go = lift.rounds_to_go(lift.difference, sums.rounds, narrowing)
     if isfinite(to_go):
         days = f", about {to_go / a_day:,.0f} days as of late" if a_day else ""
-        said += [f"If it stays so, about {float(f'{to_go:.1e}'):,.0f} more rounds decide{days}."]
+        words += [f"If it stays so, about {float(f'{to_go:.1e}'):,.0f} more rounds decide{days}."]
     elif narrowing.lasting is None:
-        said += ["How many more rounds decide is not seen yet."]
+        words += ["How many more rounds decide is not seen yet."]
     else:
         larger = ", or a larger holdout." if session.trial.share < LARGE else "."
-        said += [f"More rounds of the same {units} do not decide it: more {units} would{larger}"]
+        words += [f"More rounds of the same {units} do not decide it: more {units} would{larger}"]
         if units == TRAJECTORIES and lift.narrowed_by_past < 0.01:
-            said += [NO_PAST]
-    return " ".join(said)
+            words += [NO_PAST]
+    return " ".join(words)
 
 
 def _differ(sums: LiftSums, share: float, decides: str) -> str | None:

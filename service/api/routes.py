@@ -172,17 +172,17 @@ class Routes(APIRouter):
             del taken[next(iter(taken))]
             reader = body if taken.pop("fields", None) else None
 
-            async def endpoint(request: Request, **given: Any) -> Response:
+            async def endpoint(request: Request, **arguments: Any) -> Response:
                 if reader is not None:
-                    given["fields"] = reader.read(await request.body())
+                    arguments["fields"] = reader.read(await request.body())
                 scope = request.scope
                 actor = Actor(scope["lhb.access"].key_id, scope["lhb.request_id"])
                 call = Call(request, service_of(request), scope["lhb.tenant"], actor)
-                made = await work(call, **given)
+                made = await work(call, **arguments)
                 if isinstance(made, Response):
                     return made
-                said, status = made if isinstance(made, tuple) else (made, answered[0])
-                return Response(status_code=status) if said is None else json_response(said, status)
+                body, status = made if isinstance(made, tuple) else (made, answered[0])
+                return Response(status_code=status) if body is None else json_response(body, status)
 
             described(endpoint, work, [REQUEST, *taken.values()])
             about = {"summary": summary or None, "include_in_schema": bool(summary), **more}
@@ -217,10 +217,10 @@ class Routes(APIRouter):
         of_path = self._path(path)
 
         def declare(work: Work) -> Work:
-            async def endpoint(call: Call, session_id: str = "", **given: Any) -> dict[str, Any]:
+            async def endpoint(call: Call, session_id: str = "", **query: Any) -> dict[str, Any]:
                 if before is not None:
                     await before(call.service, (call.tenant, session_id))
-                answer = partial(work, **given)
+                answer = partial(work, **query)
                 if of_path[1:]:
                     return await call.look(session_id, answer)
                 return await call.service.query(call.tenant, lambda one: answer(one, call.tenant))

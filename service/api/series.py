@@ -168,7 +168,7 @@ def _measured(
     if estimate is not None:
         history = with_products(history, products_of(estimate.get("products")))
     none = np.zeros(0, np.int64)
-    found = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]
+    pieces = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]
     whose: dict[str, int] = {}
     for name, one in history.trajectories.items():
         key = name.partition("\0")[0]  # a trajectory may be in parts
@@ -182,8 +182,8 @@ def _measured(
             made = _parts(part, estimate, told, stretch_of(session.horizon))
         positions, n_rounds = part.numbering[of.last - part.first_round], of.last - of.first + 1
         numbers = np.full(len(of), number)
-        found.append(Measured(positions, of.last, numbers, n_rounds, of.value, made))
-    return Measured(*map(np.concatenate, zip(*found, strict=True)))
+        pieces.append(Measured(positions, of.last, numbers, n_rounds, of.value, made))
+    return Measured(*map(np.concatenate, zip(*pieces, strict=True)))
 
 
 def _parts(
@@ -220,9 +220,9 @@ def _parts(
 
 def _spread(edges: Ints, numbers: Ints, measured: Measured) -> list[list[float] | None]:
     """Return quantiles of trajectories' mean rewards in each bin; None where these are too few."""
-    found: list[list[float] | None] = [None] * (len(edges) - 1)
+    ends: list[list[float] | None] = [None] * (len(edges) - 1)
     if len(np.unique(measured.trajectory)) < LEAST_SPREAD:
-        return found
+        return ends
     place = np.searchsorted(edges, numbers, "right") - 1
     width = int(measured.trajectory.max()) + 1
     pairs, whose = np.unique(place * width + measured.trajectory, return_inverse=True)
@@ -230,8 +230,8 @@ def _spread(edges: Ints, numbers: Ints, measured: Measured) -> list[list[float] 
     starts = np.searchsorted(pairs // width, np.arange(len(edges)))
     for i, (start, stop) in enumerate(pairwise(starts.tolist())):
         if stop - start >= LEAST_SPREAD:
-            found[i] = np.quantile(means[start:stop], SPREAD).tolist()
-    return found
+            ends[i] = np.quantile(means[start:stop], SPREAD).tolist()
+    return ends
 
 
 def _mean(sums: Floats, counts: Ints) -> list[float | None]:

@@ -79,8 +79,8 @@ def features_of_theta(session: SessionRow, estimate: Mapping[str, Any]) -> Seque
 
 async def written_session(service: Service, session: SessionRow, status: int) -> Response:
     """Answer with a session that a command has just written."""
-    found = await service.look(lambda reader: get_session(reader, session))
-    return json_response(found, status, location=f"/v1/sessions/{session.id}")
+    answer = await service.look(lambda reader: get_session(reader, session))
+    return json_response(answer, status, location=f"/v1/sessions/{session.id}")
 
 
 @router.serve("POST", "Create a session", SessionAnswer, 201, 200, 409, body=SESSION)

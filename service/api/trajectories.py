@@ -137,9 +137,9 @@ def _known_of(
     reader: Reader, session: SessionRow, row: TrajectoryRow, estimate: dict[str, Any], now: float
 ) -> dict[str, Any]:
     """Return the members `own`, `level` and `group` of `OneTrajectoryAnswer`."""
-    known: dict[str, Any] = {"own": None, "level": None, "group": None}
+    answer: dict[str, Any] = {"own": None, "level": None, "group": None}
     if not (estimate.get("own") or estimate.get("levels")):
-        return known
+        return answer
     agent = build_agent(session, reader.agent_state(session.key))
     past = None
     is_by_time = closing_of(session).is_by_time
@@ -154,20 +154,20 @@ def _known_of(
         theta, error = own
         ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1).tolist()
         intervals = ends if differing(estimate["own"]) else None
-        known["own"] = {"values": theta.tolist(), "intervals": intervals}
+        answer["own"] = {"values": theta.tolist(), "intervals": intervals}
         told = estimate["own"].get("groups")
         name = told and group_of(row.key, told["by"])
         if told and name in told["means"]:
             theta = np.add(estimate["theta"], told["means"][name])
             reaches = np.multiply.outer(told["errors"][name], (-QUANTILE, QUANTILE))
             ends = (theta[:, None] + reaches).tolist()
-            known["group"] = {"name": name, "values": theta.tolist(), "intervals": ends}
+            answer["group"] = {"name": name, "values": theta.tolist(), "intervals": ends}
     level = levels and agent.level(row.key, past, levels["spread"])
     if level:
         value, reach = level[0], QUANTILE * level[1]
         ends = [value - reach, value + reach]
-        known["level"] = {"value": value, "interval": ends}
-    return known
+        answer["level"] = {"value": value, "interval": ends}
+    return answer
 
 
 @router.serve("DELETE /trajectories/{key:text}", "Erase a trajectory", None, 204)

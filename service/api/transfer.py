@@ -81,10 +81,10 @@ async def _export_chunks(
     with service.exports.take(tenant):
         reader = await service.read(context.__enter__)
         try:
-            found = await service.read_for(
+            chunks = await service.read_for(
                 tenant, lambda: lines_of(reader, found_session(reader, tenant, session_id))
             )
-            while chunk := await service.read_for(tenant, lambda: _next_chunk(found)):
+            while chunk := await service.read_for(tenant, lambda: _next_chunk(chunks)):
                 yield chunk
         finally:
             await service.read(lambda: context.__exit__(None, None, None))

@@ -97,11 +97,11 @@ def _rfc_3339(value: Any) -> Any:
 Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
 
 
-def in_words(said: str) -> str:
+def in_words(message: str) -> str:
     """Return what pydantic says of a value, without the pattern of a text."""
-    said = said.removeprefix("Value error, ")
-    pattern = said.removeprefix("String should match pattern ")[1:-1]
-    return PATTERNS.get(pattern, said)
+    message = message.removeprefix("Value error, ")
+    pattern = message.removeprefix("String should match pattern ")[1:-1]
+    return PATTERNS.get(pattern, message)
 
 
 def field_name(location: tuple[int | str, ...]) -> str:

@@ -54,8 +54,8 @@ class _Libraries(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
-        said, error = str(record.msg), record.exc_info and record.exc_info[1]
-        log.log(record.levelno, "library", of=record.name, said=said, exc_info=error or None)
+        text, error = str(record.msg), record.exc_info and record.exc_info[1]
+        log.log(record.levelno, "library", of=record.name, said=text, exc_info=error or None)
 
 
 def _log_warning(

@@ -105,10 +105,10 @@ async def resolve(host: str, port: int) -> list[Address]:
     """Return the addresses of a host, a name or an address itself; none if nobody knows it."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError):
         return []
-    return [ip_address(place[0]) for *_, place in found]
+    return [ip_address(place[0]) for *_, place in places]
 
 
 @cache

@@ -39,7 +39,7 @@ def limits() -> dict[str, Any]:
     return {"lags": 40, "arms": 20, "dim": 8, "rounds": 2000, "noise": 100}
 
 
-def play(asked: PlaygroundBody) -> dict[str, Any]:
+def play(body: PlaygroundBody) -> dict[str, Any]:
     """Play `anytime` and uniform choices in the same world.
 
     Returns `round`, and the cumulative regret `agent` and `uniform` at these rounds (in units of
@@ -49,11 +49,11 @@ def play(asked: PlaygroundBody) -> dict[str, Any]:
     from lhb_engine.simulation.environment import LongHorizonEnvironment
     from lhb_engine.simulation.play import simulate
 
-    weights, seed = np.array(asked["lag_weights"]), asked["seed"]
-    n_rounds, dim = asked["rounds"], asked["dim"]
+    weights, seed = np.array(body["lag_weights"]), body["seed"]
+    n_rounds, dim = body["rounds"], body["dim"]
     drawn = LongHorizonEnvironment.draw(dim=dim, horizon=1, sparsity=1, seed=seed)
     world = LongHorizonEnvironment(
-        drawn.theta, weights, n_arms=asked["arms"], noise=asked["noise"], seed=seed
+        drawn.theta, weights, n_arms=body["arms"], noise=body["noise"], seed=seed
     )
     with one_thread():
         learner = simulate("anytime", world, n_rounds=n_rounds, seed=seed)
@@ -94,14 +94,14 @@ class Playground:
         self._processes = Processes(1, (_begin, niceness), START_SECONDS)
         self.is_busy = False
 
-    async def run(self, asked: PlaygroundBody) -> dict[str, Any]:
+    async def run(self, body: PlaygroundBody) -> dict[str, Any]:
         """Play a world; 503 overloaded while another is played, or if it takes too long."""
         if self.is_busy:
             detail = "another world is being played; try again in a moment"
             raise Problem(ProblemCode.OVERLOADED, detail, retry_after=2)
         self.is_busy = True
         try:
-            played: dict[str, Any] = await self._processes.run(play, asked, seconds=self.seconds)
+            played: dict[str, Any] = await self._processes.run(play, body, seconds=self.seconds)
             return played
         except NotBegun:
             detail = "no process plays now; try again in a moment"

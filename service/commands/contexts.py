@@ -27,12 +27,12 @@ def numbers_of(
     if contexts is None:
         return None, names
     worked_out = names.worked_out
-    width, given = contexts.shape[1], session.dim - len(worked_out)
-    if width != given:
+    width, n_given = contexts.shape[1], session.dim - len(worked_out)
+    if width != n_given:
         shown = names.shown()
         named = f" ({shown})" if shown else ""
-        less = " without those that it works out" if given < session.dim else ""
-        detail = f"a context of this session has {given} numbers{less}{named}, not {width}"
+        less = " without those that it works out" if n_given < session.dim else ""
+        detail = f"a context of this session has {n_given} numbers{less}{named}, not {width}"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
     return names.whole(contexts) if worked_out else contexts, names
 

@@ -18,16 +18,16 @@ from service.writer.unit_of_work import UnitOfWork
 
 
 def located_control(
-    uow: UnitOfWork, tenant: str, dim: int, asked: Mapping[str, Any]
+    uow: UnitOfWork, tenant: str, dim: int, policy: Mapping[str, Any]
 ) -> ControlSession:
     """Return the session whose agent control is to play, by id and name; its dim must be `dim`.
 
-    The member ``session`` of `asked` is an id or a name; its ``name``, if any, is looked for where
+    The member ``session`` of `policy` is an id or a name; its ``name``, if any, is looked for where
     there is no such id: ids differ from server to server.
     """
-    wanted = asked["session"]
+    wanted = policy["session"]
     session = uow.session((tenant, wanted)) if has_form_of_id(wanted) else None
-    name = asked.get("name", wanted)
+    name = policy.get("name", wanted)
     if session is None and name is not None and not has_form_of_id(name):
         session = uow.session_named(tenant, name)
     if session is None:
@@ -40,12 +40,12 @@ def located_control(
 
 
 def with_control(
-    uow: UnitOfWork, tenant: str, dim: int, asked: HoldoutBody | None
+    uow: UnitOfWork, tenant: str, dim: int, holdout: HoldoutBody | None
 ) -> dict[str, Any] | None:
     """Return a holdout that is asked for; the session whose agent control plays is located."""
-    if asked is None or not isinstance(asked["policy"], dict):
-        return None if asked is None else {**asked}
-    return {**asked, "policy": located_control(uow, tenant, dim, asked["policy"])}
+    if holdout is None or not isinstance(holdout["policy"], dict):
+        return None if holdout is None else {**holdout}
+    return {**holdout, "policy": located_control(uow, tenant, dim, holdout["policy"])}
 
 
 def with_located_control(uow: UnitOfWork, session: SessionRow) -> SessionRow:

@@ -112,20 +112,20 @@ def plan_rewards(
             told = covariates_text(session, reward.covariates, prefix)
             row = *key, *rounds, *place, reward.value, reward_id, uow.now, None, told, None
             new = MeasurementRow._make(row)  # by its fields it takes twice as long
-        known = None
+        earlier = None
         if reward_id is not None:
             name = (reward.trajectory, reward_id)
-            known = ids.get(name) or uow.measurement_by_id(key, reward_id)
-            if known is not None and corrects and reward.covariates is None:
-                new = new._replace(covariates=known.covariates)  # those that it kept
-            if known is not None and not known.is_repeated_by(new):
-                raise _id_conflict(known, reward, prefix)
-            ids[name] = known or new
-        if known is None and not closing.adds_up and not corrects:
-            known = own.over(*rounds) or _measured(uow, trajectory, new)
-            if known is not None and not known.is_repeated_by(new):
-                raise _conflict(known, reward, rounds, prefix)
-        if known is None:
+            earlier = ids.get(name) or uow.measurement_by_id(key, reward_id)
+            if earlier is not None and corrects and reward.covariates is None:
+                new = new._replace(covariates=earlier.covariates)  # those that it kept
+            if earlier is not None and not earlier.is_repeated_by(new):
+                raise _id_conflict(earlier, reward, prefix)
+            ids[name] = earlier or new
+        if earlier is None and not closing.adds_up and not corrects:
+            earlier = own.over(*rounds) or _measured(uow, trajectory, new)
+            if earlier is not None and not earlier.is_repeated_by(new):
+                raise _conflict(earlier, reward, rounds, prefix)
+        if earlier is None:
             at = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
             refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
             if corrects and has_only_sums(session) and new.root <= session.schedule.seen:
@@ -172,11 +172,11 @@ def _measured(
 
     Of corrected values it is the one in force; but a retry of an earlier one gets that.
     """
-    known = uow.measurement_over(trajectory, *new.rounds)
-    if known is not None and known.replaces is not None and not known.is_repeated_by(new):
-        rows = uow.stored.measurements(known[:3], known.first_round, known.first_round)
-        return next((row for row in rows if row.is_repeated_by(new)), known)
-    return known
+    stored = uow.measurement_over(trajectory, *new.rounds)
+    if stored is not None and stored.replaces is not None and not stored.is_repeated_by(new):
+        rows = uow.stored.measurements(stored[:3], stored.first_round, stored.first_round)
+        return next((row for row in rows if row.is_repeated_by(new)), stored)
+    return stored
 
 
 def _corrected(
@@ -214,32 +214,32 @@ def _corrected(
     return MeasurementRow(*places, reward.value, reward.reward_id, uow.now, target.root, told)
 
 
-def _id_conflict(known: MeasurementRow, reward: Reward, prefix: str) -> Problem:
+def _id_conflict(earlier: MeasurementRow, reward: Reward, prefix: str) -> Problem:
     detail = (
-        f"reward {reward.reward_id!r} already has the value {known.value!r}, "
-        f"for {_rounds(known, reward)}"
+        f"reward {reward.reward_id!r} already has the value {earlier.value!r}, "
+        f"for {_rounds(earlier, reward)}"
     )
-    if known.value == reward.value and known.covariates is not None:
-        detail += f", with {known.covariates}"
+    if earlier.value == reward.value and earlier.covariates is not None:
+        detail += f", with {earlier.covariates}"
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}reward_id")
 
 
 def _conflict(
-    known: MeasurementRow, reward: Reward, rounds: tuple[int, int], prefix: str
+    earlier: MeasurementRow, reward: Reward, rounds: tuple[int, int], prefix: str
 ) -> Problem:
-    stored = f"{_rounds(known, reward)} {'has' if len({*known.rounds}) == 1 else 'have'}"
-    if known.rounds == rounds and known.value == reward.value:
-        detail = f"{stored} the value {known.value!r} already, with other covariates"
+    stored = f"{_rounds(earlier, reward)} {'has' if len({*earlier.rounds}) == 1 else 'have'}"
+    if earlier.rounds == rounds and earlier.value == reward.value:
+        detail = f"{stored} the value {earlier.value!r} already, with other covariates"
         return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}covariates")
-    if known.rounds != rounds:
-        detail = f"{stored} the value {known.value!r} already, which overlaps this reward"
+    if earlier.rounds != rounds:
+        detail = f"{stored} the value {earlier.value!r} already, which overlaps this reward"
         return Problem(ProblemCode.REWARD_CONFLICT, detail, prefix + field_of_rounds(reward))
-    detail = f"{stored} the value {known.value!r} already, not {reward.value!r}"
+    detail = f"{stored} the value {earlier.value!r} already, not {reward.value!r}"
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}value")
 
 
-def _rounds(known: MeasurementRow, reward: Reward) -> str:
-    start, end = known.rounds
+def _rounds(row: MeasurementRow, reward: Reward) -> str:
+    start, end = row.rounds
     rounds = f"round {start}" if start == end else f"rounds {start} to {end}"
     return rounds + of_trajectory(reward.trajectory)
 

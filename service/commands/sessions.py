@@ -88,7 +88,7 @@ def create_session(
     if name is not None:
         conflict = f"a session {name!r} exists already and was created with another body"
         session_before = made_before(
-            uow, tenant, name, lambda _, asked: _canonical(asked) == canonical_text, conflict
+            uow, tenant, name, lambda _, text: _canonical(text) == canonical_text, conflict
         )
         if session_before is not None:
             return session_before, False
@@ -117,8 +117,8 @@ def made_before(
     bearer = uow.session_named(tenant, name)
     if bearer is not None and is_it(bearer.id, bearer.request):
         return bearer
-    for session_id, asked in uow.stored.created_as(tenant, name):
-        if is_it(session_id, asked):
+    for session_id, text in uow.stored.created_as(tenant, name):
+        if is_it(session_id, text):
             return find_session(uow, (tenant, session_id))
     if bearer is None:
         return None
@@ -169,13 +169,13 @@ def first_names(spec: SessionSpec) -> Names:
     return names if names.are_given else NO_NAMES
 
 
-def checked_agent(session: SessionRow, allow_oracles: bool, asked: Container[str] = ()) -> Agent:
+def checked_agent(session: SessionRow, allow_oracles: bool, changed: Container[str] = ()) -> Agent:
     """Check a session that will be stored, and build its agent before any fit.
 
     Raises what `check_rules` and `first_agent` raise.
     """
     agent = first_agent(session, allow_oracles)
-    check_rules(session, asked)
+    check_rules(session, changed)
     return agent
 
 
@@ -236,7 +236,7 @@ def change_session(
     session = find_session(uow, key)
     changed = _with_options(session, changes)
     names = {*changes, *(f"options.{name}" for name in changes.get("options", {}))}
-    agent = checked_agent(changed, allow_oracles=True, asked=names)
+    agent = checked_agent(changed, allow_oracles=True, changed=names)
     check_dropped(session, changed)
     if allowed is not None and changed.options != session.options:
         refuse_costly(changed, allowed)

@@ -28,8 +28,8 @@ class EstimateInUse:
 
     def is_left(self, session: SessionRow, manifest: Mapping[str, Any]) -> bool:
         """Return whether a fit with this manifest begins anew."""
-        known = manifest.get("n_erased", 0), model_of(session, manifest.get("revision", 0))
-        return self.number > 0 and known != (self.n_erased, self.model)
+        state = manifest.get("n_erased", 0), model_of(session, manifest.get("revision", 0))
+        return self.number > 0 and state != (self.n_erased, self.model)
 
     def anew(self, session: SessionRow, agent: Agent, n_erased: int) -> Agent:
         """Return the agent that has learned nothing, but which products count, for such a fit.
@@ -44,8 +44,8 @@ class EstimateInUse:
     ) -> "EstimateInUse":
         """Return the estimate in use after a fit with this number that has given an answer."""
         if has_direction:
-            known = manifest.get("n_erased", 0), model_of(session, manifest.get("revision", 0))
-            return EstimateInUse(number, manifest["measured"], *known)
+            state = manifest.get("n_erased", 0), model_of(session, manifest.get("revision", 0))
+            return EstimateInUse(number, manifest["measured"], *state)
         return EstimateInUse() if self.is_left(session, manifest) else self
 
 

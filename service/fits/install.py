@@ -91,13 +91,13 @@ class FinishFit(SessionCommand[str | None]):
         has_direction, in_use = estimate.theta is not None, None
         if has_direction or begun.is_new:
             in_use = session.n_estimates + 1 if has_direction else 0
-        said = {"n_erased": begun.n_erased}
+        notes = {"n_erased": begun.n_erased}
         if self.fitted.sums is not None:
-            said["anew"] = self.fitted.sums.row.anew
-        record_fit(uow, session, due, estimate.status, estimate.message, self.fitted, said, in_use)
+            notes["anew"] = self.fitted.sums.row.anew
+        record_fit(uow, session, due, estimate.status, estimate.message, self.fitted, notes, in_use)
         if self.fitted.sums is not None:
-            known = (estimate.diagnostics or {}) if has_direction else None
-            row = self.fitted.sums.kept(session, known)
+            diagnostics = (estimate.diagnostics or {}) if has_direction else None
+            row = self.fitted.sums.kept(session, diagnostics)
             uow.pending.kept_sums += [] if row is None else [row]
         if self.fitted.settled is not None:
             keep_settled(uow, session, self.fitted.settled)

@@ -30,8 +30,8 @@ class Shares(Generic[K]):
 
     def present(self, parties: Collection[K]) -> None:
         """Take note of those who have a fit that runs or waits; forget those who lag behind."""
-        known = [self._had[party] for party in parties if party in self._had]
-        self._least = max(self._least, min(known, default=0.0))
+        shares = [self._had[party] for party in parties if party in self._had]
+        self._least = max(self._least, min(shares, default=0.0))
         had = {party: self._had.get(party, self._least) for party in parties}
         if parties:
             ahead = {party: n for party, n in self._had.items() if n > self._least}

@@ -139,11 +139,11 @@ class FitProcesses:
         is_busy = time.monotonic() < self._busy_until
         idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
         processes = self._spare if place.is_spare else self._processes
-        given = (cpu_seconds, self.job, self._settings.database_url, *key, due)
+        arguments = (cpu_seconds, self.job, self._settings.database_url, *key, due)
         while True:
             try:
                 fitted: Fitted | None = await processes.run(
-                    within_cpu_time, *given, idle_seconds, seconds=limit
+                    within_cpu_time, *arguments, idle_seconds, seconds=limit
                 )
             except (NotBegun, Unavailable) as error:
                 if isinstance(error, Unavailable) and error.code == ProblemCode.STORAGE_FAILING:

@@ -24,12 +24,12 @@ def record_fit(
     status: str,
     reason: str | None,
     fitted: Fitted | None = None,
-    said: dict[str, int] | None = None,
+    notes: dict[str, int] | None = None,
     in_use: int | None = None,
 ) -> None:
     """Add the row of a fit, with the manifest from which it can be recomputed.
 
-    `status` is that of the estimate, or "failed" or "skipped" for a `reason`; `said` what the
+    `status` is that of the estimate, or "failed" or "skipped" for a `reason`; `notes` what the
     manifest says besides; `in_use` the number of the estimate that is in use from now on, by
     default the one before. The session counts the fit.
     """
@@ -45,7 +45,7 @@ def record_fit(
         due=due.key,
         status=status,
         reason=reason or None,
-        manifest=json.dumps(due.manifest() | (said or {})),
+        manifest=json.dumps(due.manifest() | (notes or {})),
         parent=parent,
         model_version=session.model_version,
         fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
@@ -66,9 +66,9 @@ def _announce(uow: UnitOfWork, session: SessionRow, row: EstimateRow) -> None:
             announce(uow, session, "fit_failed", estimate=row.number, reason=row.reason)
         return
     last = last_estimated(uow.stored, session, row.number - 1)
-    known = {one["code"] for one in (findings_of(uow.stored, session, last) if last else ())}
+    codes = {one["code"] for one in (findings_of(uow.stored, session, last) if last else ())}
     for finding in findings_of(uow.stored, session, row):
-        if finding["code"] not in known:
+        if finding["code"] not in codes:
             announce(uow, session, "finding", estimate=row.number, finding=finding)
     if has_alarm(row) and (last is None or not has_alarm(last)):
         announce(uow, session, "alarm", estimate=row.number, reason=row.reason)
@@ -89,13 +89,13 @@ def findings_of(reader: Reader, session: SessionRow, record: EstimateRow) -> lis
     names = feature_names(reader, session) if any(one["features"] for one in findings) else ()
     told = make_options(session.algorithm, session.options) if findings else Options()
 
-    def said(one: dict[str, Any]) -> str:
+    def message_of(one: dict[str, Any]) -> str:
         message = in_rounds(session, one["message"])
         if told.says(Finding(**one)):
             message = f"{message.partition(': ')[0]}. Later fits are told so: nothing is to do."
         return by_names(message, one["features"], names)
 
-    return [one | {"message": said(one)} for one in findings]
+    return [one | {"message": message_of(one)} for one in findings]
 
 
 def has_alarm(record: EstimateRow) -> bool:

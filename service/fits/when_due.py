@@ -132,8 +132,8 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 def wait_for_turn(session: SessionRow, window: FitWindow, reason: DueReason, now: float) -> None:
     """Make a fit due, with what it may read; it waits for its turn."""
     closed_at = now - session.reward_wait_seconds
-    known = Watermark(session.n_measurements, session.n_rounds, closed_at, session.revision)
-    session.schedule.waiting.append(DueFit(window, known, reason, now))
+    watermark = Watermark(session.n_measurements, session.n_rounds, closed_at, session.revision)
+    session.schedule.waiting.append(DueFit(window, watermark, reason, now))
     session.schedule.seen = session.n_measurements
 
 

@@ -225,8 +225,8 @@ async def running(
 def openapi() -> dict[str, Any]:
     """Return what /openapi.json says, of every application."""
     title, routes = "Long-horizon bandits", ROUTES.routes
-    found = get_openapi(title=title, version="1", description=DESCRIPTION, routes=routes)
-    return add_definitions(found)
+    schema = get_openapi(title=title, version="1", description=DESCRIPTION, routes=routes)
+    return add_definitions(schema)
 
 
 def open_door(app: App, settings: Settings) -> AbstractAsyncContextManager[None]:

@@ -119,18 +119,18 @@ class Door:
             one: _bare(kind) for one, kind in get_type_hints(body, include_extras=True).items()
         }
         must = {*required, *body.__required_keys__}
-        given = {"ctx": Context[Any], **({"session": str} if below else {}), **kinds}
+        every = {"ctx": Context[Any], **({"session": str} if below else {}), **kinds}
         must |= {"ctx", "session"}
 
         async def tool(ctx: Context[Any], session: str = "", **members: Any) -> Answer:
             path = [session, below] if below else []
-            said = {one: value for one, value in members.items() if value is not None}
+            content = {one: value for one, value in members.items() if value is not None}
             typed = {"content-type": "application/json"}
-            return await self._ask(ctx, "POST", *path, content=to_json(said), headers=typed)
+            return await self._ask(ctx, "POST", *path, content=to_json(content), headers=typed)
 
-        tool.__name__, tool.__doc__, tool.__annotations__ = name, doc, {**given, "return": Answer}
+        tool.__name__, tool.__doc__, tool.__annotations__ = name, doc, {**every, "return": Answer}
         parameters = []
-        for one, kind in given.items():
+        for one, kind in every.items():
             default = Parameter.empty if one in must else None
             if iskeyword(one):
                 one, kind = f"{one}_", Annotated[kind, Field(alias=one)]
@@ -165,8 +165,8 @@ def _bare(kind: Any) -> Any:
 
 def _manager(reads: Tools, writes: Tools) -> StreamableHTTPSessionManager:
     handlers = logging.root.handlers.copy()
-    known = version(DISTRIBUTION)
-    server = MCPServer(DISTRIBUTION, version=known, instructions=INSTRUCTIONS, log_level="WARNING")
+    label = version(DISTRIBUTION)
+    server = MCPServer(DISTRIBUTION, version=label, instructions=INSTRUCTIONS, log_level="WARNING")
     logging.root.handlers[:] = handlers  # without its own, whose lines are no JSON and say it all
     for tool in reads:
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))

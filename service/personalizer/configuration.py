@@ -62,9 +62,9 @@ async def make_session(
 
     It has a seed of its own: the same body without one would find a session that was renamed.
     """
-    asked = {**body, "seed": secrets.randbelow(SEED_LIMIT)}
+    settings = {**body, "seed": secrets.randbelow(SEED_LIMIT)}
     try:
-        session, _ = await service.writer.submit(creation(service, tenant, actor, asked))
+        session, _ = await service.writer.submit(creation(service, tenant, actor, settings))
     except Problem as problem:
         other = await find_loop(service, tenant, body["name"])
         if problem.code != ProblemCode.SESSION_CONFLICT or other is None:
@@ -85,8 +85,8 @@ async def find_decision(service: Service, key: TrajectoryKey, event_id: str) -> 
 
 def move_version(scope: Scope) -> None:
     """Put the dated version of a request's query into its path, as the others have theirs."""
-    asked = f"api-version={DATED}".encode()
-    if scope.get("query_string") == asked and scope["path"].startswith("/personalizer/"):
+    version_query = f"api-version={DATED}".encode()
+    if scope.get("query_string") == version_query and scope["path"].startswith("/personalizer/"):
         scope["path"] = f"/personalizer/{DATED}/{scope['path'].removeprefix('/personalizer/')}"
         scope["raw_path"], scope["query_string"] = scope["path"].encode(), b""
 

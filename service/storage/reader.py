@@ -109,8 +109,8 @@ class Reader(ABC):
 
     def _whole(self, name: str, *values: Any) -> int | None:
         """Return a whole number as `_first` does."""
-        found: int | None = self._first(name, *values)
-        return found
+        number: int | None = self._first(name, *values)
+        return number
 
     def _some(self, name: str, *values: Any) -> list[Any]:
         """Return rows of a named statement, up to one row after they exceed PAGE_BYTES."""
@@ -345,52 +345,52 @@ class Reader(ABC):
         return self._log(SlotSumsRow, "slot_sums_in", *key, json.dumps(ranges), until)
 
     def window_measurements(
-        self, key: SessionKey, first: int, last: int, n_before: int, known: int
+        self, key: SessionKey, first: int, last: int, n_before: int, until: int
     ) -> Iterator[MeasuredRow]:
         """Iterate over the measurements that begin in the rounds of `window_rounds`.
 
-        Measurements with positions beyond `known` are left out. A trajectory's measurement before
-        these rounds, which may reach into them, may be there; so may measurements after a window
-        that begins with the session. The order is that of trajectory and round; a row and its
-        corrections have one round.
+        Measurements with positions beyond `until` are left out. A trajectory's measurement
+        before these rounds, which may reach into them, may be there; so may measurements after a
+        window that begins with the session. The order is that of trajectory and round; a row and
+        its corrections have one round.
         """
         if first <= 1:
-            return self._each("measurements_until", *key, known)
-        return self._each(*self._window("measurements", key, first, last, n_before, known))
+            return self._each("measurements_until", *key, until)
+        return self._each(*self._window("measurements", key, first, last, n_before, until))
 
     def window_spans(self, key: SessionKey, first: int, last: int) -> list[Range]:
         """Return the first and the last round of each trajectory at positions first..last."""
         return [tuple(row) for row in self._all(*self._window("spans", key, first, last))]
 
     def measurements_after(
-        self, key: SessionKey, position: int, known: int
+        self, key: SessionKey, position: int, until: int
     ) -> Iterator[MeasuredRow]:
-        """Iterate over those at positions `position` + 1 to `known`, as `window_measurements`."""
-        return self._each("measurements_after", *key, position, known)
+        """Iterate over measurements at positions `position` + 1 to `until`, ordered as a window."""
+        return self._each("measurements_after", *key, position, until)
 
-    def first_replaced(self, key: SessionKey, position: int, known: int) -> int | None:
-        """Return the least position that corrections at `position` + 1 to `known` replace."""
-        return self._whole("replaced", *key, position, known)
+    def first_replaced(self, key: SessionKey, position: int, until: int) -> int | None:
+        """Return the least position that corrections at `position` + 1 to `until` replace."""
+        return self._whole("replaced", *key, position, until)
 
     def measurements_in(
-        self, key: SessionKey, ranges: list[Range], known: int
+        self, key: SessionKey, ranges: list[Range], until: int
     ) -> Iterator[MeasuredRow]:
-        """Iterate over the measurements up to position `known` that begin in ranges of rounds."""
-        return self._each("measurements_in", *key, json.dumps(ranges), known)
+        """Iterate over the measurements up to position `until` that begin in ranges of rounds."""
+        return self._each("measurements_in", *key, json.dumps(ranges), until)
 
     def measurements_over(
-        self, key: SessionKey, ranges: list[Range], known: int
+        self, key: SessionKey, ranges: list[Range], until: int
     ) -> Iterator[MeasuredRow]:
         """Iterate over `measurements_in`, and the last one before each range: it may reach in."""
-        return self._each("measurements_over", *key, json.dumps(ranges), known)
+        return self._each("measurements_over", *key, json.dumps(ranges), until)
 
     def rounds_in(self, key: SessionKey, ranges: list[Range], until: int) -> Iterator[Columns]:
         """Iterate over columns of `window_rounds`, of ranges of rounds, up to position `until`."""
         return self._columns("rounds", key, ranges, until)
 
-    def measured_in(self, key: SessionKey, ranges: list[Range], known: int) -> Iterator[Columns]:
+    def measured_in(self, key: SessionKey, ranges: list[Range], until: int) -> Iterator[Columns]:
         """Iterate over columns of what `measurements_in` yields; not always with the last one."""
-        return self._columns("measurements", key, ranges, known)
+        return self._columns("measurements", key, ranges, until)
 
     def _columns(
         self, name: str, key: SessionKey, ranges: list[Range], until: int
@@ -413,13 +413,13 @@ class Reader(ABC):
         return self._each("covariates_in", *key, json.dumps(ranges))
 
     def measured_covariates_in(
-        self, key: SessionKey, ranges: list[Range], known: int
+        self, key: SessionKey, ranges: list[Range], until: int
     ) -> Iterator[tuple[str, int, int, str]]:
-        """Iterate over the measurements up to position `known` that have covariates.
+        """Iterate over the measurements up to position `until` that have covariates.
 
         Yields trajectory, first round, position and covariates, in order of trajectory, position.
         """
-        return self._each("measured_covariates_in", *key, json.dumps(ranges), known)
+        return self._each("measured_covariates_in", *key, json.dumps(ranges), until)
 
     def voids(self, key: SessionKey, after: int, until: int) -> list[VoidRow]:
         """Return the session's voided decisions at positions `after` + 1 to `until`, in order."""
@@ -455,8 +455,8 @@ class Reader(ABC):
 
     def first_began_after(self, key: SessionKey, first: int, last: int, at: float) -> int:
         """Return the first of positions first..last taken after a time; without one `last` + 1."""
-        found = self._first(*self._window("first_began_after", key, first, last, at))
-        return last + 1 if found is None else int(found)
+        round = self._first(*self._window("first_began_after", key, first, last, at))
+        return last + 1 if round is None else int(round)
 
     def oldest_open(self, key: SessionKey, first: int, last: int) -> int | None:
         """Return the least position of a round before those at positions first..last.

@@ -49,32 +49,32 @@ class Schema:
         record = f"delete from schema_revision; insert into schema_revision values ('{to}');"
         return "\n".join([*scripts, record] if missing else [])
 
-    def known(self, found: str | None) -> str:
+    def known(self, revision: str | None) -> str:
         """Return a database's revision; raise `Refused` if it is newer, or None: missing."""
-        if found is None:
+        if revision is None:
             raise Refused("the database has no schema yet: run `lhb migrate`")
-        if found not in self.revisions:
+        if revision not in self.revisions:
             raise Refused(
-                f"the database has schema {found}, which is newer than this program's "
+                f"the database has schema {revision}, which is newer than this program's "
                 f"{self.head}: run a newer release"
             )
-        return found
+        return revision
 
-    def check(self, found: str | None) -> None:
+    def check(self, revision: str | None) -> None:
         """Raise `Refused` unless a database's revision is the one that this program needs."""
-        if self.known(found) != self.head:
+        if self.known(revision) != self.head:
             raise Refused(
-                f"the database has schema {found}, this program needs {self.head}: "
+                f"the database has schema {revision}, this program needs {self.head}: "
                 "run `lhb migrate`"
             )
 
-    def check_upgrade(self, found: str | None, tables: set[str]) -> None:
+    def check_upgrade(self, revision: str | None, tables: set[str]) -> None:
         """Raise `Refused` unless a database is empty, or of a revision that this program knows.
 
-        `found` is its revision, None if it has no schema, and `tables` are its tables' names.
+        `revision` is its revision, None if it has no schema, and `tables` are its tables' names.
         """
-        if found is not None:
-            self.known(found)
+        if revision is not None:
+            self.known(revision)
         elif tables:
             raise Refused(
                 f"the database contains {min(tables)!r} but not this program's schema; "

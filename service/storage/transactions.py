@@ -78,10 +78,10 @@ class Transaction(ABC):
     reader: Reader
 
     @abstractmethod
-    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
+    def fetch(self, keys: Keys, rows: KnownRows) -> Steps:
         """Lock sessions and trajectories in key order, and read the rows of all keys.
 
-        `known` gets the rows, and None for each key without a row. Only the transaction's first
+        `rows` gets the rows, and None for each key without a row. Only the transaction's first
         fetch waits for locked sessions; a later one raises `Contended` where another process holds
         a session.
         """

@@ -51,8 +51,8 @@ class BrowserGuard:
         if kind.partition(b";")[0].strip().lower() not in CONTENT_TYPES:
             length = headers.get(b"content-length", b"0")
             if kind or length != b"0" or b"transfer-encoding" in headers:
-                said = kind.decode("latin-1")
-                detail = f"{said!r}: the content type of a body is application/json"
+                content_type = kind.decode("latin-1")
+                detail = f"{content_type!r}: the content type of a body is application/json"
                 raise Problem(ProblemCode.UNSUPPORTED_MEDIA_TYPE, detail, "content-type")
 
     def _check_host(self, host: bytes, scope: Scope) -> None:

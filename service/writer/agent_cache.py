@@ -45,14 +45,14 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
     if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
         return "in_use"
     version = (session.key, session.created_at, session.n_estimates, session.revision)
-    found = _decides.get(version)
-    if found is None:
+    answer = _decides.get(version)
+    if answer is None:
         state = reader.agent_state(session.key) if session.estimate else None
-        found = build_agent(session, state).deciding
+        answer = build_agent(session, state).deciding
         if len(_decides) >= MOST_KNOWN:
             _decides.clear()
-        _decides[version] = found
-    return found
+        _decides[version] = answer
+    return answer
 
 
 def held_bytes(live: LiveAgent) -> int:

@@ -68,7 +68,7 @@ def command(
     run: Callable[Concatenate[UnitOfWork, Given], Result],
 ) -> Callable[Given, Command[Result]]:
     """Make a command of a function: called with all but the unit of work, it waits for one."""
-    return lambda *given, **named: _Call(lambda uow: run(uow, *given, **named))
+    return lambda *arguments, **named: _Call(lambda uow: run(uow, *arguments, **named))
 
 
 def session_command(
@@ -76,8 +76,8 @@ def session_command(
 ) -> Callable[Concatenate[SessionKey, Given], SessionCommand[Result]]:
     """Make a command of a function on a session, whose key comes first; see `command`."""
 
-    def made(key: SessionKey, /, *given: Given.args, **named: Given.kwargs) -> Any:
-        return _SessionCall(lambda uow: run(uow, key, *given, **named), key)
+    def made(key: SessionKey, /, *arguments: Given.args, **named: Given.kwargs) -> Any:
+        return _SessionCall(lambda uow: run(uow, key, *arguments, **named), key)
 
     return made
 

@@ -60,25 +60,25 @@ class Attempt:
         Rewards name rounds. The decision of a round is fetched only if the session has several
         trajectories, and its covering measurement only if `measured_through` reaches the round.
         """
-        known = self._known
+        rows = self._known
         rounds, keys.rounds = keys.rounds, set()
-        yield from self.transaction.fetch(keys, known)
+        yield from self.transaction.fetch(keys, rows)
         keys.rounds = rounds  # for another attempt
-        if not rounds and not known.rounds:
+        if not rounds and not rows.rounds:
             return
         more = Keys()
-        for place in rounds | known.rounds.keys():
+        for place in rounds | rows.rounds.keys():
             key, round = place
-            known.measured[place] = None  # replaced if it is fetched
-            session, trajectory = known.sessions.get(key[:2]), known.trajectories.get(key)
+            rows.measured[place] = None  # replaced if it is fetched
+            session, trajectory = rows.sessions.get(key[:2]), rows.trajectories.get(key)
             if session is None or trajectory is None or round > trajectory.n_rounds:
                 continue
-            if not session.is_one_sequence and place not in known.rounds:
+            if not session.is_one_sequence and place not in rows.rounds:
                 more.rounds.add(place)
             if round <= trajectory.measured_through:
                 more.measured.add(place)
         if more.rounds or more.measured:
-            yield from self.transaction.fetch(more, known)
+            yield from self.transaction.fetch(more, rows)
 
     def begin(self, now: float) -> None:
         """Create the unit of work, once the announced rows are fetched; `now` is its time."""

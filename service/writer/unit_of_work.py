@@ -70,7 +70,7 @@ class UnitOfWork:
     thread runs the batch again.
     """
 
-    def __init__(self, transaction: Transaction, known: KnownRows, now: float) -> None:
+    def __init__(self, transaction: Transaction, rows: KnownRows, now: float) -> None:
         self.now = round(now, 6)  # microseconds, the precision of timestamps in the API
         self.can_read = True
         self.effects = Effects()
@@ -78,7 +78,7 @@ class UnitOfWork:
         self.agents: dict[SessionKey, LiveAgent] = {}
         self._learned: set[SessionKey] = set()
         self._transaction = transaction
-        self._known = known
+        self._known = rows
         self._changes = Changes()
         self._measured: dict[TrajectoryKey, Spans[MeasurementRow]] = {}
 

@@ -113,10 +113,10 @@ def translated(*, is_commit: bool = False) -> Iterator[None]:
             raise MemoryError(str(error)) from error
         if isinstance(error, _CONTENDED):
             raise Contended(str(error)) from error
-        known = next((said for kind, said in _PROBLEMS.items() if isinstance(error, kind)), None)
-        if known is None:
+        problem = next((one for kind, one in _PROBLEMS.items() if isinstance(error, kind)), None)
+        if problem is None:
             raise
-        (code, reason), line = known, " ".join(str(error).split())[:200]
+        (code, reason), line = problem, " ".join(str(error).split())[:200]
         if is_commit and code == ProblemCode.STORAGE_UNREACHABLE:
             raise outcome_unknown(reason, line) from error
         raise Unavailable(code, f"{reason}; nothing was written", line) from error

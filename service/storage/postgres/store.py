@@ -141,7 +141,7 @@ class PostgresTransaction(Transaction):
         """Run steps in the event loop, which waits for the socket."""
         await self._pipeline.wait_async(steps)
 
-    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
+    def fetch(self, keys: Keys, rows: KnownRows) -> Steps:
         """Lock and read rows, in one round trip where nobody else changes these sessions.
 
         Only the first fetch waits for locked sessions. Later ones are out of key order, and waiting
@@ -150,10 +150,10 @@ class PostgresTransaction(Transaction):
         lock = "lock_sessions_now" if self._has_fetched else "lock_sessions"
         self._has_fetched = True
         before = {key: self._cache.sessions.get(key) for key in keys.sessions}
-        sure, asked = self._remembered(keys.trajectories, before)
+        sure, unsure = self._remembered(keys.trajectories, before)
         kinds: dict[str, Any] = {
             lock: [(*key, None if held is None else held.revision) for key, held in before.items()],
-            BY_KEYS: asked,
+            BY_KEYS: unsure,
             "decisions_by_events": [(*key, event) for key, event in keys.events],
             "decisions_by_numbers": [(*key, number) for key, number in keys.numbers],
             "decisions_by_rounds": [(*key, round) for key, round in keys.rounds],
@@ -164,23 +164,23 @@ class PostgresTransaction(Transaction):
             rows_by_kind = yield from self._ask(kinds)
         except Contended as contended:
             raise Contended(str(contended), next(iter(keys.sessions), None)) from contended
-        known.expect(keys)
+        rows.expect(keys)
         for row in rows_by_kind.get(lock, ()):
             self._held[row[:2]] = held = self._hold(row, before[row[:2]])
-            known.sessions[row[:2]] = held.session
+            rows.sessions[row[:2]] = held.session
         for row in (row for name in DECISIONS for row in rows_by_kind.get(name, ())):
-            known.add_decision(DecisionRow(*row))
+            rows.add_decision(DecisionRow(*row))
         for row in rows_by_kind.get("measurements_by_ids", ()):
             measurement = MeasurementRow(*row)
-            known.rewards[measurement[:3], str(measurement.reward_id)] = measurement
+            rows.rewards[measurement[:3], str(measurement.reward_id)] = measurement
         for round, *values in rows_by_kind.get("measurements_over_rounds", ()):
             measurement = MeasurementRow(*values)
-            known.measured[measurement[:3], round] = measurement
+            rows.measured[measurement[:3], round] = measurement
         current, others = self._remembered(sure, self._held)
         more = yield from self._ask({BY_KEYS: others})
-        known.trajectories |= current
+        rows.trajectories |= current
         for row in (*rows_by_kind.get(BY_KEYS, ()), *more.get(BY_KEYS, ())):
-            known.trajectories[row[:3]] = trajectory = TrajectoryRow(*row)
+            rows.trajectories[row[:3]] = trajectory = TrajectoryRow(*row)
             self._cache.enter(trajectory, self._held.get(row[:2]))
 
     def _remembered(

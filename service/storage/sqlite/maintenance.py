@@ -87,7 +87,7 @@ def check(connection: sqlite3.Connection, path: Path) -> tuple[str, int]:
     """
     try:
         revision = _known_revision(connection, path)
-        damage = [said for (said,) in connection.execute("pragma integrity_check(3)")]
+        damage = [problem for (problem,) in connection.execute("pragma integrity_check(3)")]
         with closing(sqlite3.connect(":memory:")) as ours:
             ours.executescript(SCHEMA.script("sqlite", to=revision))
             strange = _shape(connection) ^ _shape(ours)

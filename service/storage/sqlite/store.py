@@ -193,45 +193,45 @@ class SqliteTransaction(Transaction):
         for step in steps:
             await in_thread(lambda waits: waits(), step)
 
-    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
-        """Add the rows of these keys to `known`; clients' ids take one statement for each kind."""
+    def fetch(self, keys: Keys, rows: KnownRows) -> Steps:
+        """Add the rows of these keys to `rows`; clients' ids take one statement for each kind."""
         if keys.events or keys.rewards:
-            known.expect(keys)  # the other kinds are entered below, found or not
+            rows.expect(keys)  # the other kinds are entered below, found or not
         reader, sessions = self.reader, self._store.sessions
         for key in keys.sessions:
-            row = known.sessions[key] = sessions.get(key) or reader.session(key)
+            row = rows.sessions[key] = sessions.get(key) or reader.session(key)
             if row is not None and key not in sessions:
                 self._keep(row)
         self._used += keys.sessions
-        self._fetch_trajectories(keys.trajectories, known.trajectories)
+        self._fetch_trajectories(keys.trajectories, rows.trajectories)
         if keys.events:
             wanted = [(*key, event) for key, event in keys.events]
             for row in execute_rows(self.connection, SQL["decisions_by_events"], wanted):
-                known.add_decision(DecisionRow(*row))
+                rows.add_decision(DecisionRow(*row))
         for trajectory, number in keys.numbers:
-            known.numbers[trajectory, number] = reader.decision_by_number(trajectory, number)
+            rows.numbers[trajectory, number] = reader.decision_by_number(trajectory, number)
         for trajectory, round in keys.rounds:
-            known.rounds[trajectory, round] = reader.decision_by_round(trajectory, round)
+            rows.rounds[trajectory, round] = reader.decision_by_round(trajectory, round)
         if keys.rewards:
             wanted = [(*key, reward) for key, reward in keys.rewards]
             for row in execute_rows(self.connection, SQL["measurements_by_ids"], wanted):
                 measurement = MeasurementRow(*row)
-                known.rewards[measurement[:3], str(measurement.reward_id)] = measurement
+                rows.rewards[measurement[:3], str(measurement.reward_id)] = measurement
         for trajectory, round in keys.measured:
-            known.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
+            rows.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
         yield from ()
 
-    def _fetch_trajectories(self, keys: Set[TrajectoryKey], known: dict[Any, Any]) -> None:
+    def _fetch_trajectories(self, keys: Set[TrajectoryKey], rows: dict[Any, Any]) -> None:
         cached, unread = self._store.trajectories, []
         for key in keys:
-            known[key] = row = cached.get(key)
+            rows[key] = row = cached.get(key)
             if row is None:
                 unread.append(key)
             else:
                 cached.move_to_end(key)
         if unread:
             for values in execute_rows(self.connection, SQL["trajectories_by_keys"], unread):
-                known[values[:3]] = cached[values[:3]] = TrajectoryRow(*values)
+                rows[values[:3]] = cached[values[:3]] = TrajectoryRow(*values)
         self._used_trajectories += keys
 
     def _keep(self, session: SessionRow) -> None:

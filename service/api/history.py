@@ -65,10 +65,7 @@ def read_history(body: bytes) -> dict[str, Any]:
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
         raise Problem(ProblemCode.INVALID, detail, "import_id")
-    # a body without covariates, arms or times keeps the digest that it had before there were any
-    beside: tuple[object, ...] = (rewards, sorted(covariates.items())) if covariates else (rewards,)
-    beside += () if arm_ids is None else (arm_ids,)
-    beside += () if times is None else ("at", times)
+    beside = rewards, sorted(covariates.items()), arm_ids, times
     return {
         "trajectory": fields.get("trajectory") or "",
         "contexts": contexts,

@@ -237,13 +237,9 @@ def request_digest(
     at: float | None = None,
 ) -> bytes:
     """Digest a decision's body as parsed: equal values have equal digests."""
-    later: list[object] = [default_arm, in_order(covariates)]
-    while later and later[-1] is None:  # stored digests are without what is not given
-        later.pop()
-    if at is not None:
-        later.append(("at", at))
     given_rewards = [reward.asked() for reward in rewards]
-    return body_digest(contexts, arm_ids, forced_arm, given_rewards, *later)
+    beside = default_arm, in_order(covariates), at
+    return body_digest(contexts, arm_ids, forced_arm, given_rewards, *beside)
 
 
 def body_digest(contexts: Floats | NamedContexts | None, *parts: object) -> bytes:

@@ -38,16 +38,13 @@ class Reward:
         return self.correct or self.replaces is not None
 
     def asked(self) -> tuple[object, ...]:
-        """Return every field, for comparison with a repeat; what an ordinary reward has not, last.
-
-        Stored digests are of ordinary rewards, from before there was more.
-        """
+        """Return every field, for comparison with a repeat."""
+        times = (time and time.timestamp() for time in (self.at, self.since, self.until))
         return (
             *(self.value, self.trajectory, self.round, self.event_id),
-            *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
-            *((self.correct, self.replaces) if self.is_correction else ()),
-            *(end.timestamp() for end in (self.since, self.until) if end is not None),
-            *([] if self.covariates is None else [in_order(self.covariates)]),
+            *(self.first_round, self.last_round, self.reward_id, self.correct, self.replaces),
+            *times,
+            in_order(self.covariates),
         )
 
     def keys(self, session: SessionKey, keys: Keys) -> None:

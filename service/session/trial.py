@@ -269,8 +269,8 @@ class StoredTrial(TypedDict):
     guard: Guard
     since: Count
     since_reward: Count
-    since_slot: NotRequired[Count]
-    until_slot: NotRequired[Count | None]
+    since_slot: Count
+    until_slot: Count | None
 
 
 STORED = TypeAdapter(StoredTrial)

@@ -300,10 +300,8 @@ class ImportFold:
         check(measured <= session.n_measurements, "measured", "there is no such reward")
         times = [point[4] for point in record["points"]]
         check(all(0 <= at <= MOST_SECONDS for at in times), "points", "they are of no time")
-        shadow = ShadowSums(**record["shadow"])
-        n_left_out, points = record["n_left_out"], record["points"]
-        self._units = LiftSums(shadow=shadow, n_left_out=n_left_out, points=points)
-        self._units.past_to = record.get("past_to", 0)
+        sums = {name: record[name] for name in ("n_left_out", "points", "past_to")}
+        self._units = LiftSums(shadow=ShadowSums(**record["shadow"]), **sums)
         self.lift = LiftSumsRow(*NO_OWNER, session.trial.since, decided, measured, "")
 
     def _unit_record(self, record: Record) -> LiftUnitRow:

@@ -134,7 +134,7 @@ LIFT = _record(
     shadow=_record("shadow", **SHADOW_TYPES),
     n_left_out=Count,
     points=Annotated[list[POINT], Field(max_length=MOST_POINTS)],
-    past_to=NotRequired[Count | None],
+    past_to=Count | None,
 )
 
 
@@ -147,8 +147,8 @@ FORM: Any = _record(
     autocorrelation=Annotated[float, Field(ge=0, lt=1)],
     excess=WideNumber,
     variance=Annotated[WideNumber, Field(ge=0)],
-    over_none=NotRequired[WideNumber],
-    rests_until=NotRequired[Count],
+    over_none=WideNumber,
+    rests_until=Count,
 )
 PARTS_OF_ESTIMATE = {
     "intervals": _record(

@@ -13,6 +13,11 @@ from tests.service.conftest import Serve
 from tests.service.transfer.test_import_forgeries import folded
 
 EXPORTS = Path(__file__).with_name("exports")
+USUAL = {  # what files of 1.0 leave out: no later release may change it
+    **{"algorithm": "anytime", "options": {}, "refit": "background", "keep_contexts": False},
+    **{"reward_mode": "single", "reward_wait_seconds": 0.0, "default_reward": None},
+    **dict.fromkeys(("reward_unit", "keep_rounds", "keep_days")),
+}
 
 
 def records(lines: list[bytes], kind: str) -> list[dict[str, Any]]:
@@ -32,7 +37,7 @@ def first_contexts() -> list[list[float]]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", sorted(path.name.split(".nd")[0] for path in EXPORTS.iterdir()))
 async def test_a_kept_file_is_imported(serve: Serve, name: str) -> None:
-    """Every decision, reward and estimate as it was; a retry gets its first answer; it goes on."""
+    """All settings and records as they were; a retry gets its first answer; it goes on."""
     content = kept(name)
     async with serve() as client:
         typed = {"content-type": "application/x-ndjson"}
@@ -44,6 +49,9 @@ async def test_a_kept_file_is_imported(serve: Serve, name: str) -> None:
         told = await client.post(f"{path}/decisions", json=again)
         following = await client.decide(made.json()["id"])
     before = content.splitlines()
+    header = json.loads(before[0])["session"]
+    for setting, usual in USUAL.items():
+        assert made.json()[setting] == header.get(setting, usual), setting
     for kind in ("decision", "measurement", "void"):
         assert records(now, kind) == records(before, kind)
     estimates = records(now, "estimate")

@@ -12,13 +12,12 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -29,7 +28,7 @@ from lhb_engine.blas import one_thread
 from lhb_engine.design.products import Products
 from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
-from service.session.records import SessionKey
+from service.session.records import SessionKey, SessionRow
 from service.storage.database_url import open_reader
 
 Returned = TypeVar("Returned")
@@ -105,7 +104,7 @@ def within_cpu_time(seconds: float, work: Callable[..., Returned], *given: Any) 
 
 
 if TYPE_CHECKING:
-    from service.fits.prepared_fit import Sums
+    from service.fits.prepared_fit import Answer, PreparedFit, ReadFit, Sums
 
 Argument = TypeVar("Argument")
 STARVED = 75  # exit status of a process whose fit got too little idle time
@@ -136,54 +135,75 @@ def run_fit(
         return Fitted(reason=str(error), is_final=True)
 
 
-def _run_fit(
-    database_url: str,
-    key: SessionKey,
-    due: int,
-    idle_seconds: float,
-    sums: "Sums" = "kept",
-    found_with: Mapping[int, Products | None] = MappingProxyType({}),
-) -> Fitted | None:
-    from service.fits.prepared_fit import PreparedFit, read_fit, sums_to_keep
+def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> Fitted | None:
+    from service.fits import prepared_fit
 
-    with open_reader(database_url) as reader:
-        session = reader.session(key)
-        if session is None or session.fit_due != due:
-            return None
-        current = session.schedule.current
-        assert current is not None
-        begun = beginning(reader, session, current.known.revision)
-        session = session.at_revision(current.known.revision)
-        agent = begun.agent(reader, session)
-        # rows that are gone may have shown the products that were found with them
-        products = found_with.get(session.n_erased_rows)
-        agent = agent if products is None else agent.counting(products)
-        given = session, agent, current.window, current.known, begun.measured
-        found = read_fit(reader, *given, takes_kept=True, sums=sums)
-    made = Fitted(session_name=session.name, n_erased=session.n_erased_rows)
-    if found.reason is not None:
-        return replace(made, reason=found.reason, is_final=True)
-    if found.fit is None:
-        return replace(made, settled=found.settled)
-    began = time.perf_counter()
+    fit = _SessionFit(prepared_fit.read_fit, database_url, key, due, idle_seconds)
     try:
-        if idle_seconds and session.refit != "blocking":
-            estimate, made_sums = in_idle_time(PreparedFit.run, found.fit, idle_seconds)
-        else:
-            estimate, made_sums = found.fit.run()
-    except NeedsMore as needs:
-        more = needs.sums, {session.n_erased_rows: needs.products or products}
-        return _run_fit(database_url, key, due, idle_seconds, *more)
-    except MemoryError:
-        raise
-    except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
-        return replace(made, reason=f"{type(error).__name__}: {error}")
-    answer = estimate.to_json() | {"seconds": time.perf_counter() - began}
-    kept = None
-    if made_sums is not None:
-        kept = sums_to_keep(made_sums, session, found.fit.anew, is_new=begun.is_new)
+        found = prepared_fit.answered(fit.read, fit.run)
+    except _Ended as ended:
+        return ended.fitted
+    made = replace(fit.made, settled=found.settled)
+    if found.fit is None or found.answer is None:
+        return replace(made, reason=found.reason, is_final=found.reason is not None)
+    estimate, sums = found.answer
+    answer = estimate.to_json() | {"seconds": time.perf_counter() - fit.began}
     made = replace(made, estimate=answer, fingerprint=fingerprint())
-    return replace(made, sums=kept, settled=found.settled)
+    if sums is None:
+        return made
+    kept = prepared_fit.sums_to_keep(sums, fit.session, found.fit.anew, is_new=fit.is_new)
+    return replace(made, sums=kept)
+
+
+class _Ended(Exception):
+    """A fit has ended without an answer: `fitted` is what its process returns."""
+
+    def __init__(self, fitted: Fitted | None) -> None:
+        self.fitted = fitted
+
+
+@dataclass
+class _SessionFit:
+    """The fit of a session that is due after a round, as it was last read."""
+
+    read_fit: Callable[..., "ReadFit"]
+    url: str
+    key: SessionKey
+    due: int
+    idle_seconds: float
+    made: Fitted = field(default_factory=Fitted)  # what is returned of it, but for an answer
+    is_new: bool = False  # it begins from nothing
+    session: SessionRow = field(init=False)
+    began: float = 0.0
+
+    def read(self, sums: "Sums", products: Products | None) -> "ReadFit":
+        """Read the fit, which ends if the session's current fit is another one by now."""
+        with open_reader(self.url) as reader:
+            session = reader.session(self.key)
+            if session is None or session.fit_due != self.due:
+                raise _Ended(None)
+            current, n_before = session.schedule.current, self.made.n_erased
+            assert current is not None
+            begun = beginning(reader, session, current.known.revision)
+            self.session, self.is_new = session.at_revision(current.known.revision), begun.is_new
+            self.made = Fitted(session_name=session.name, n_erased=session.n_erased_rows)
+            if self.made.n_erased != n_before:  # rows that are gone may have shown them
+                products = None
+            given = self.session, begun.agent(reader, self.session), current.window, current.known
+            return self.read_fit(reader, *given, begun.measured, sums, products)
+
+    def run(self, fit: "PreparedFit") -> "Answer":
+        """Make the fit, in idle time unless decisions wait for it."""
+        self.began = time.perf_counter()
+        try:
+            if self.idle_seconds and self.session.refit != "blocking":
+                return in_idle_time(type(fit).run, fit, self.idle_seconds)
+            return fit.run()
+        except (NeedsMore, MemoryError):
+            raise
+        except Exception as error:  # of an algorithm: a failed fit, not a dead process
+            reason = f"{type(error).__name__}: {error}"
+            raise _Ended(replace(self.made, reason=reason)) from error
 
 
 def in_idle_time(

@@ -5,13 +5,14 @@ The sums follow from the rows: a fit without them reads all rows. A session that
 them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.base import NeedsAllRows, NeedsProducts
+from lhb_engine.agents.base import NeedsAllRows, NeedsMore, NeedsProducts
 from lhb_engine.agents.fit_past import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.products import Products
@@ -32,6 +33,7 @@ from service.writer.agent_cache import build_agent
 NO_SUMS = None, FOR_EVER
 AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
 Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows
+Answer = tuple[Estimate, SessionSums | None]  # of a fit: the sums are for the next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class PreparedFit:
     history: History
     anew: int
 
-    def run(self) -> tuple[Estimate, SessionSums | None]:
+    def run(self) -> Answer:
         """Fit and check, and return the sums for the next fit if the agent keeps some.
 
         A window of which no round is left, as those who began them were erased, has no data. Where
@@ -85,12 +87,28 @@ class ReadFit:
     """What a fit has read of its session: the fit, or why it cannot be made.
 
     `settled` are summed slots that are to be kept; without `fit` and `reason`, before the fit goes
-    on.
+    on. `products` are those that it was to count, `answer` what it gave.
     """
 
     fit: PreparedFit | None = None
     reason: str | None = None
     settled: SettledSlots | None = None
+    products: Products | None = None
+    answer: Answer | None = None
+
+
+def answered(
+    read: Callable[[Sums, Products | None], ReadFit],
+    run: Callable[[PreparedFit], Answer] = PreparedFit.run,
+) -> ReadFit:
+    """Read a fit and make it, again with the sums and the products that it then needs."""
+    found = read("kept", None)
+    while found.fit is not None:
+        try:
+            return replace(found, answer=run(found.fit))
+        except NeedsMore as more:
+            found = read(more.sums, more.products or found.products)
+    return found
 
 
 def read_fit(
@@ -100,18 +118,21 @@ def read_fit(
     window: FitWindow,
     known: Watermark,
     measured: int | None,
-    *,
-    takes_kept: bool,
-    sums: Sums = "kept",
-    anew: int = FOR_EVER,
+    sums: Sums,
+    products: Products | None,
+    again: int | None = None,
 ) -> ReadFit:
     """Read what a fit needs: so a session's next fit is made, and so one is made again.
 
     The session has the options that the fit has, the agent is as it was before the fit. `measured`
-    is how many measurements the installed estimate's fit could use. With `takes_kept` it goes on
-    from what earlier fits have kept: what follows from the log is the same. After `NeedsNewSums` it
-    adds up new `sums`, after `NeedsAllRows` none. `anew` is that of a fit that is made again.
+    is how many measurements the installed estimate's fit could use. The next fit goes on from what
+    earlier fits have kept: what follows from the log is the same. After `NeedsNewSums` it adds up
+    new `sums`, after `NeedsAllRows` none. It counts `products` that were found in these rows.
+    `again` is `anew` of a fit that is made again.
     """
+    takes_kept = again is None
+    anew = FOR_EVER if again is None or sums == "none" else again
+    agent = agent if products is None else agent.counting(products)
     past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
     kept, measured = None, past.seen_before(agent, measured)
     if takes_kept and sums == "kept":
@@ -133,7 +154,7 @@ def read_fit(
     rereads = not has_only_sums(session) and not closing_of(session).stays
     history = replace(history, measured_before=measured, sets=sets, rereads=rereads)
     fit = PreparedFit(agent, kept, history, min(anew, known.measured))
-    return ReadFit(fit, settled=settled)
+    return ReadFit(fit, settled=settled, products=products)
 
 
 def usable_sums(agent: Agent, past: Past, known: Watermark) -> tuple[KeptSums | None, int]:

@@ -8,19 +8,18 @@ libraries and CPU, else equal within 1e-9 relative to its largest number.
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.base import NeedsAllRows, NeedsProducts
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.fits.beginning import EstimateInUse
 from service.fits.job import fingerprint
-from service.fits.prepared_fit import read_fit
+from service.fits.prepared_fit import answered, read_fit
 from service.rounds.retention import rounds_left
 from service.rounds.stored_rows import gaps_of
 from service.rounds.timeline import timeline_of
@@ -168,26 +167,16 @@ def _refit(
         session = session.at_revision(known.revision)
         agent = build_agent(session, agent.state())
     given = reader, session, agent, window, known, measured_before
-    anew = manifest.get("anew", FOR_EVER)
-    fit = read_fit(*given, takes_kept=False, anew=anew).fit
-    if fit is None:
-        replay.estimates_dropped += 1
-        return
     is_since = manifest.get("n_erased", 0) != session.n_erased_rows
     n_gone = timeline_of(session).n_gone(gaps, window) if is_since else 0
-    if n_gone and fit.kept is None and not fit.history.trajectories:
+    made = answered(partial(read_fit, *given, again=manifest.get("anew", FOR_EVER)))
+    if made.fit is None or made.answer is None:
+        replay.estimates_dropped += 1
+        return
+    if n_gone and made.fit.kept is None and not made.fit.history.trajectories:
         replay.estimates_erased += 1
         return
-    try:
-        found, _ = fit.run()
-    except NeedsProducts as more:
-        agent = agent.counting(more.products or ())
-        _refit(reader, session, agent, record, measured_before, stored, replay, gaps)
-        return
-    except NeedsAllRows:
-        fit = read_fit(*given, takes_kept=False, sums="none").fit
-        assert fit is not None
-        found, _ = fit.run()
+    found, _ = made.answer
     again = found.to_json()
     known_names = record.values.keys()
     before = {name: value for name, value in stored.to_json().items() if name in known_names}

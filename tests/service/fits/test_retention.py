@@ -197,18 +197,20 @@ def test_people_who_are_erased_before_a_fit_reads_again_leave_no_products(
     twins = Twins(harness, database_url)
     twins.play(100, ("", "a"))
     harness.key = twins.keys[0]
-    found, read = [check_scores._of_product(0, 1)], job._run_fit
+    found, opened, read = [check_scores._of_product(0, 1)], [], job.open_reader
 
-    def erased_between(*given: Any) -> Any:
-        if len(given) > 4:
+    def erased_between(url: str) -> Any:
+        opened.append(url)
+        if len(opened) == 2:
             found[:] = []
             harness.run_large(erase_trajectory(harness.key, "a"))
-        return read(*given)
+        return read(url)
 
-    monkeypatch.setattr(job, "_run_fit", erased_between)
+    monkeypatch.setattr(job, "open_reader", erased_between)
     monkeypatch.setattr(all_checks, "check_scores", lambda *given: found if not given[4] else ())
     harness.run(ask_fit(harness.key, harness.agents))
     assert twins.fit_one(0)["products"] == found == []
+    assert len(opened) > 1
     with harness.store.reader() as reader:
         assert replay_session(reader, twins.session(0)).differences == []
 

@@ -106,7 +106,6 @@ def within_cpu_time(seconds: float, work: Callable[..., Returned], *given: Any) 
 if TYPE_CHECKING:
     from service.fits.prepared_fit import Answer, PreparedFit, ReadFit, Sums
 
-Argument = TypeVar("Argument")
 STARVED = 75  # exit status of a process whose fit got too little idle time
 
 
@@ -128,31 +127,25 @@ def run_fit(
     session whose decisions wait for its fits. The answer is None if the session's current fit is
     another one by now.
     """
+    from service.fits.prepared_fit import answered, read_fit, sums_to_keep
+
+    fit = _SessionFit(read_fit, database_url, (tenant, session_id), due, idle_seconds)
     try:
         with limited():
-            return _run_fit(database_url, (tenant, session_id), due, idle_seconds)
-    except NeedsMoreMemory as error:
-        return Fitted(reason=str(error), is_final=True)
-
-
-def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> Fitted | None:
-    from service.fits import prepared_fit
-
-    fit = _SessionFit(prepared_fit.read_fit, database_url, key, due, idle_seconds)
-    try:
-        found = prepared_fit.answered(fit.read, fit.run)
+            found = answered(fit.read, fit.run)
+            made = replace(fit.made, settled=found.settled)
+            if found.fit is None or found.answer is None:
+                return replace(made, reason=found.reason, is_final=found.reason is not None)
+            estimate, sums = found.answer
+            answer = estimate.to_json() | {"seconds": time.perf_counter() - fit.began}
+            kept = None
+            if sums is not None:
+                kept = sums_to_keep(sums, fit.session, found.fit.anew, is_new=fit.is_new)
+            return replace(made, estimate=answer, fingerprint=fingerprint(), sums=kept)
     except _Ended as ended:
         return ended.fitted
-    made = replace(fit.made, settled=found.settled)
-    if found.fit is None or found.answer is None:
-        return replace(made, reason=found.reason, is_final=found.reason is not None)
-    estimate, sums = found.answer
-    answer = estimate.to_json() | {"seconds": time.perf_counter() - fit.began}
-    made = replace(made, estimate=answer, fingerprint=fingerprint())
-    if sums is None:
-        return made
-    kept = prepared_fit.sums_to_keep(sums, fit.session, found.fit.anew, is_new=fit.is_new)
-    return replace(made, sums=kept)
+    except NeedsMoreMemory as error:
+        return Fitted(reason=str(error), is_final=True)
 
 
 class _Ended(Exception):
@@ -197,7 +190,7 @@ class _SessionFit:
         self.began = time.perf_counter()
         try:
             if self.idle_seconds and self.session.refit != "blocking":
-                return in_idle_time(type(fit).run, fit, self.idle_seconds)
+                return in_idle_time(fit.run, self.idle_seconds)
             return fit.run()
         except (NeedsMore, MemoryError):
             raise
@@ -206,9 +199,7 @@ class _SessionFit:
             raise _Ended(replace(self.made, reason=reason)) from error
 
 
-def in_idle_time(
-    work: Callable[[Argument], Returned], argument: Argument, seconds: float
-) -> Returned:
+def in_idle_time(work: Callable[[], Returned], seconds: float) -> Returned:
     """Run `work` in a thread of the scheduling policy SCHED_IDLE (Linux; elsewhere as any thread).
 
     Any thread that wakes up preempts an idle-policy thread at once, while a niced thread keeps the
@@ -217,7 +208,7 @@ def in_idle_time(
     less than half a processor over `seconds`, and the caller starts it again without this.
     """
     with ThreadPoolExecutor(1, initializer=_take_idle_time) as thread:
-        future = thread.submit(work, argument)
+        future = thread.submit(work)
         used = time.process_time()
         while not wait([future], seconds).done:
             if time.process_time() - used < seconds / 2:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import service.fits.prepared_fit
@@ -72,7 +73,7 @@ def starved_fit(
     if idle_seconds:
         with tries_of(database_url).open("a") as file:
             file.write(".")
-        in_idle_time(time.sleep, 60.0, 0.1)
+        in_idle_time(partial(time.sleep, 60.0), 0.1)
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -15,14 +16,14 @@ from service.fits.job import STARVED, in_idle_time, run_fit
 from tests.service.service_harness import ServiceHarness
 
 
-def policy(_: None = None) -> tuple[int, int]:
+def policy() -> tuple[int, int]:
     return threading.get_ident(), os.sched_getscheduler(0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a policy of Linux")
 def test_idle_time_is_a_thread_of_its_own() -> None:
     here, mine = policy()
-    there, its = in_idle_time(policy, None, 3600.0)
+    there, its = in_idle_time(policy, 3600.0)
     assert its == os.SCHED_IDLE != mine
     assert there != here
     assert policy() == (here, mine)
@@ -30,7 +31,7 @@ def test_idle_time_is_a_thread_of_its_own() -> None:
 
 def test_what_work_raises_in_idle_time_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
-        in_idle_time((1.0).__truediv__, 0.0, 3600.0)
+        in_idle_time(partial((1.0).__truediv__, 0.0), 3600.0)
 
 
 def test_work_that_gets_its_time_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,12 +44,14 @@ def test_work_that_gets_its_time_may_take_long(monkeypatch: pytest.MonkeyPatch) 
         return float(now)
 
     monkeypatch.setattr(service.fits.job.time, "process_time", process_time)
-    assert in_idle_time(looked_twice.wait, 60.0, 0.1)  # it ends as soon as it was looked at twice
+    assert in_idle_time(
+        partial(looked_twice.wait, 60.0), 0.1
+    )  # it ends as soon as it was looked at twice
 
 
 def test_a_process_whose_work_found_no_idle_time_ends() -> None:
     process = multiprocessing.get_context("spawn").Process(
-        target=in_idle_time, args=(time.sleep, 60.0, 0.05)
+        target=in_idle_time, args=(partial(time.sleep, 60.0), 0.05)
     )
     process.start()
     process.join(120)
@@ -68,9 +71,9 @@ def test_a_fit_that_a_decision_waits_for_waits_for_nobody(
 ) -> None:
     asked: list[float] = []
 
-    def noted(work: Any, argument: Any, seconds: float) -> Any:
+    def noted(work: Any, seconds: float) -> Any:
         asked.append(seconds)
-        return work(argument)
+        return work()
 
     monkeypatch.setattr(service.fits.job, "in_idle_time", noted)
     harness.create(refit=refit, options={"L": 1})

@@ -43,18 +43,20 @@ def setting(
     changeable: bool | str = False,
     copyable: bool | str = False,
     at_creation: bool = True,
+    since: str = "1.0",
 ) -> Any:
     """Declare a setting.
 
     A session that is not told has the `default`; without one, creation must say it. `description`
     is for the documentation; None: the type has one. `at_creation`, `changeable` and `copyable` say
-    whether creation, PATCH and a copy take it; a text describes it there.
+    whether creation, PATCH and a copy take it; a text describes it there. `since`: first version.
     """
     about = {
         "description": description,
         "at_creation": at_creation,
         "changeable": changeable,
         "copyable": copyable,
+        "since": since,
     }
     if isinstance(default, dict):
         return dataclass_field(default_factory=dict, metadata=about)
@@ -203,7 +205,9 @@ def members(where: Literal["at_creation", "changeable", "copyable"]) -> Iterator
             kind = TYPES[one.name]
             # no seed of a copy is null: it has its source's
             kind = Seed if kind == Seed | None and where == "copyable" else kind
-            yield one.name, kind if text is None else Annotated[kind, Limits(description=text)]
+            said: dict[str, Any] = {} if text is None else {"description": text}
+            since: Any = {"x-since": one.metadata["since"]}
+            yield one.name, Annotated[kind, Limits(json_schema_extra=since, **said)]
 
 
 def canonical(request: Any) -> str:

@@ -107,13 +107,10 @@ PARTS_IN_FILE = {
     "clock": Json[StoredClock] | None,
     "changes": Json[CHANGES] | None,
 }
-HEADER_FIELDS = {**_fields(SessionRow, NOT_EXPORTED), **PARTS_IN_FILE}
-HEADER_FIELDS |= {  # a file leaves out what is as by default
-    name: NotRequired[HEADER_FIELDS[name]]
-    for name, usual in HEADER.items()
-    if usual is not REQUIRED and name != "schedule"
-}
-SESSION = _record("header", **HEADER_FIELDS)
+_header = {**_fields(SessionRow, NOT_EXPORTED), **PARTS_IN_FILE}
+# a file leaves out what is as by default
+NEEDED = {"schedule", *(name for name, usual in HEADER.items() if usual is REQUIRED)}
+SESSION = _record("header", **{n: k if n in NEEDED else NotRequired[k] for n, k in _header.items()})
 DECISION = _record_of(
     "decision",
     DecisionRow,

@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[3]
 ADDED = {  # file: the line before, and the lines that are added
     "service/session/spec.py": (
         "    keep_rounds: KeepRounds | None = setting(",
-        '    rehearsed: bool = setting(False, "whether", changeable=True, copyable=True)\n',
+        "    rehearsed: bool = "
+        'setting(False, "whether", changeable=True, copyable=True, since="1.1")\n',
     ),
 }
 WRITTEN = {"clients/sdk/settings.py": 4}  # by `make answers`: so many lines more
@@ -82,7 +83,9 @@ def read(parser, **body):
     return dict(parser.read(json.dumps(body).encode()))
 
 for parser in (SESSION, PATCH, COPY):
-    assert parser.adapter.json_schema()["properties"]["rehearsed"]["description"] == "whether"
+    told = parser.adapter.json_schema()["properties"]
+    assert told["rehearsed"]["description"] == "whether"
+    assert (told["rehearsed"]["x-since"], told["options"]["x-since"]) == ("1.1", "1.0")
 assert "rehearsed" in SessionAnswer.__required_keys__
 of_client = settings_written().splitlines()
 assert sum("rehearsed: bool" in line for line in of_client) == 4

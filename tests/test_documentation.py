@@ -182,7 +182,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_every_room_is_described() -> None:
-    """Packages two folders deep are rows of the table of rooms; below that their room says it."""
+    """Packages two folders deep are in the list of rooms; below that their room says it."""
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
     rooms = {str(Path(name).parent) for name in tracked() if name.endswith("/__init__.py")}
     ours = {
@@ -190,19 +190,16 @@ def test_every_room_is_described() -> None:
         for room in rooms
         if not room.startswith(("tests", "benchmarks/")) and room.count("/") < 2
     }
-    missing = {room for room in ours if f"| `{room}/` |" not in text}
+    missing = {room for room in ours if f"\n- `{room}/`: " not in text}
     assert missing == {"clients"}  # its rooms are there
 
 
-def faults() -> list[list[str]]:
-    """Cells of the rows of docs/faults.md, without the tables' heads."""
-    lines = (ROOT / "docs/faults.md").read_text("utf-8").splitlines()
-    rows = [line for line in lines if line.startswith("|") and not line.startswith("|-")]
-    return [
-        [cell.strip() for cell in row.strip("|").split("|")]
-        for row in rows
-        if "| test |" not in row
-    ]
+def faults() -> list[tuple[str, str, str]]:
+    """The fault, the promise and the tests of each entry of docs/faults.md."""
+    text = re.sub(r"\n +", " ", (ROOT / "docs/faults.md").read_text("utf-8"))
+    entries = re.findall(r"^- (.*)$", text, re.M)
+    form = re.compile(r"\*\*(.+?)\*\*: (.+) \((tests/[^()]+)\)")
+    return [(m[1], m[2], m[3]) if (m := form.fullmatch(e)) else (e, "", "") for e in entries]
 
 
 @cache
@@ -213,7 +210,7 @@ def functions_of(name: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("row", faults(), ids=lambda row: row[0][:40])
-def test_every_fault_names_a_test_that_exists(row: list[str]) -> None:
+def test_every_fault_names_a_test_that_exists(row: tuple[str, str, str]) -> None:
     fault, promise, shown = row
     assert fault
     assert promise

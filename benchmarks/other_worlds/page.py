@@ -30,12 +30,11 @@ OTHERS = (
         "pip install '.[worlds]'",
         step_count.run,
         "Steps an episode, the last 20 of 80; the context is uncertain (sigma 0.4). An arm says "
-        "whom a message is for and how surely it fits, no more. Whoever keeps a cadence knows the "
-        "rule and the likelier context; the best theta of 150 is chosen on six episodes of another "
+        "whom a message is for and how surely it fits. Whoever keeps a cadence knows the rule "
+        "and the likelier context; the best theta of 150 is chosen on six episodes of another "
         "world. What a message costs depends on the messages that follow, so no linear model "
-        "holds, and its totals are close to 0: the forms of lag profiles predict alike and advise "
-        "the contrary. `anytime` **loses** to the cadences of 2 "
-        "and 3, unless both settings are told: a memory of 2 rounds, chosen on seeds 0 to 3.",
+        "holds. `anytime` **loses** to the cadences of 2 and 3, unless both settings are told: "
+        "a memory of 2 rounds, chosen on seeds 0 to 3.",
     ),
     OtherWorld(
         "Choc and kale",
@@ -53,8 +52,8 @@ OTHERS = (
         "the repository pymc-labs/mmm-param-recovery on PYTHONPATH",
         media_mix.run,
         "Error of all channels' contributions over their sum, without saturation, by "
-        "`LaggedGroupLasso` with the seasons of each region as controls. PyMC-Marketing reaches 5 "
-        "to 6% with saturation in 26 to 64 s: that is another task, and no comparison.",
+        "`LaggedGroupLasso` with the seasons of each region as controls. PyMC-Marketing reaches "
+        "5 to 6% with saturation, which is another task.",
     ),
     OtherWorld(
         "Deaths by temperature",
@@ -63,11 +62,10 @@ OTHERS = (
         "pip install '.[worlds]'",
         temperature.run,
         "5114 days of Chicago: the rate of deaths at 10 degrees more of cold (below 15) and of "
-        "heat (above 25), all lags together, and how many of dlnm's 22 points lie in the 95% bands "
-        "of `LaggedGroupLasso`. dlnm's curves are steps of three heights, which the days refuse (F "
-        "2.4 of 16 numbers, p 0.001): its own quasi-Poisson regression of all lags has 0.86, too. "
-        "Told the steps, ours has dlnm's heights of cold within 0.14 standard errors, and those of "
-        "heat within 2.0.",
+        "heat (above 25), all lags together, and how many of dlnm's 22 points lie in the 95% "
+        "bands of `LaggedGroupLasso`. dlnm's curves are steps of three heights, which the days "
+        "refuse (F 2.4 of 16 numbers, p 0.001): its own quasi-Poisson regression of all lags "
+        "has 0.86, too.",
     ),
 )
 
@@ -97,13 +95,11 @@ def _section(world: OtherWorld, seeds: range, say: Callable[[str], None]) -> Ite
         say(f"SKIPPED {world.package}: {error}. Install it: {world.install}")
         yield f"**Skipped**: {error}."
         return
-    yield "| | mean |"
-    yield "|-|-|"
     for name, values in rows:
         mean = float(np.mean(values))
         digits = 0 if mean >= 300 else 1 if mean >= 10 else 2
-        line = f"| {name} | {mean:.{digits}f}"
+        line = f"- {name}: {mean:.{digits}f}"
         if len(values) > 1:
             line += f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
-        say(f"{world.package}: {line} |")
-        yield f"{line} |"
+        say(f"{world.package}: {line.removeprefix('- ')}")
+        yield line

@@ -32,4 +32,4 @@ def test_a_world_that_is_not_installed_is_named_and_the_others_are_played(monkey
     text = page.page(range(2), [], said.append)
     assert said[0].startswith(f"SKIPPED {first.package}: No module named 'world'. Install it: pip")
     assert "**Skipped**: No module named 'world'." in text
-    assert "| who | 2.00 ± 1.00 |" in text
+    assert "\n- who: 2.00 ± 1.00\n" in text

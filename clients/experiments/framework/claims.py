@@ -132,6 +132,9 @@ class Rule:
         return Outcome.HOLDS if holds else Outcome.FAILS if fails else Outcome.UNDECIDED
 
 
+NO_RATE = "its rate is not seen"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of a claim, computed from its rule and the measured statistics.
@@ -206,7 +209,7 @@ class Verdict:
         if self.rule.bound and holds and highest < self.rule.target - RATE_MARGIN:
             lowest = min(interval.low for interval in self.intervals.values())
             growth = "no growth seen: " if lowest <= 0 < self.rule.target else ""
-            notes.append(f"{growth}within the bound; its rate is not seen")
+            notes.append(f"{growth}within the bound; {NO_RATE}")
         outcomes = list(self.parts.values())
         if len(set(outcomes)) > 1 and not holds:
             notes.append(", ".join(f"{outcomes.count(o)} {o}" for o in Outcome if o in outcomes))

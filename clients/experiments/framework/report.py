@@ -8,6 +8,7 @@ from pathlib import Path
 
 from clients.experiments import EXPERIMENTS, load_experiment
 from clients.experiments.framework.claims import (
+    NO_RATE,
     Item,
     Outcome,
     Rule,
@@ -109,15 +110,22 @@ def _required(rule: Rule) -> str:
 
 
 def _items(rulebook: Rulebook, verdicts: Sequence[Verdict]) -> str:
-    """Return what the paper says and the outcomes of its claims, as a list in Markdown."""
+    """Return what the paper says and the outcomes of its claims, as a list in Markdown.
+
+    Items without claims are named by their places.
+    """
     outcomes: dict[str, list[str]] = {}
     for verdict in verdicts:
         outcomes.setdefault(verdict.rule.id, []).append(str(verdict.outcome))
-    lines = []
+    judged, others = [], []
     for item in rulebook.items:
-        judged = _judgement(item, outcomes) or f"Not judged: {item.reason}"
-        lines.append(f"- **{item.place}**: {item.what.removesuffix('.')}. {judged}")
-    return "## Every item of the paper\n\n" + "\n".join(lines).replace("|", "\\|") + "\n"
+        if judgement := _judgement(item, outcomes):
+            judged.append(f"- **{item.place}**: {item.what.removesuffix('.')}. {judgement}")
+        else:
+            others.append(item.place)
+    items = "\n".join(judged)
+    left = f"Not judged, for the reasons in [claims.toml](claims.toml): {'; '.join(others)}."
+    return f"## Every item of the paper\n\n{items}\n\n{left}\n".replace("|", "\\|")
 
 
 def _judgement(item: Item, outcomes: dict[str, list[str]]) -> str:
@@ -167,22 +175,27 @@ def _caption(record: Record, scale: Scale) -> str:
 
 
 def _claims(verdicts: Sequence[Verdict]) -> str:
-    """Return a row for each claim, with the verdicts of all algorithms that it judges."""
+    """Return a line for each claim, with the verdicts of all algorithms that it judges."""
     by_claim: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_claim.setdefault(verdict.rule.id, []).append(verdict)
-    rows = []
+    lines = []
     for judged in by_claim.values():
-        rule = judged[0].rule
+        rule, required = judged[0].rule, _required(judged[0].rule)
         words = f"{rule.says} ({rule.doubt})" if rule.doubt else rule.says
-        rows.append((words, _required(rule), "; ".join(_judged(verdict) for verdict in judged)))
-    return markdown(("claim", "required", "verdict, and the setting that decides"), rows)
+        words += "" if required == "below 0" else f"; required: {required}"
+        lines.append(f"- {words}: {'; '.join(_judged(verdict) for verdict in judged)}")
+    return "\n".join(lines).replace("|", "\\|") + "\n"
 
 
 def _judged(verdict: Verdict) -> str:
-    """Return whom a verdict judges, its outcome, its remarks and the setting that decides."""
+    """Return whom a verdict judges, its outcome, its remarks and the setting that decides.
+
+    The page's opening says of all bounds that their rates are not seen.
+    """
     of = f"{verdict.rule.agent} " if verdict.rule.agent else ""
     remarks = f" ({'; '.join(verdict.remarks)})" if verdict.remarks else ""
+    remarks = remarks.replace(f"; {NO_RATE}", "")
     deciding = _deciding(verdict)
     return f"{of}**{verdict.outcome}**{remarks}{deciding and ', ' + deciding}"
 

@@ -16,7 +16,9 @@ With fewer seeds than the rule requires a verdict is *provisional*; below 10 not
 Intervals have 95% for all settings of a claim together (Bonferroni; Student's t over seeds, exact
 binomial for shares). All agents play the same worlds, and comparisons are paired: the statistic is
 the mean over seeds of one regret less a multiple of the other (0.9 for "far below", 1 for "below",
-1.1 for "as well as"). Exponents that the paper gives as upper bounds are tested from one side.
+1.1 for "as well as"). It is required to be below 0 unless a claim says otherwise, and the setting
+that decides follows each verdict. Exponents that the paper gives as upper bounds are tested from
+one side: where one holds *within the bound*, the bound's rate is not seen.
 
 Unless a section says otherwise: {seeds} seeds, K = {arms} arms, noise sd {noise:g}, contexts
 uniform on [-1, 1]^d, theta uniform on the unit sphere, support of w uniform, sum(w) = 1, no

@@ -40,12 +40,12 @@ def located_control(
 
 
 def with_control(
-    uow: UnitOfWork, tenant: str, dim: int, holdout: HoldoutBody | None
+    uow: UnitOfWork, tenant: str, dim: int, body: HoldoutBody | None
 ) -> dict[str, Any] | None:
     """Return a holdout that is asked for; the session whose agent control plays is located."""
-    if holdout is None or not isinstance(holdout["policy"], dict):
-        return None if holdout is None else {**holdout}
-    return {**holdout, "policy": located_control(uow, tenant, dim, holdout["policy"])}
+    if body is None or not isinstance(body["policy"], dict):
+        return None if body is None else {**body}
+    return {**body, "policy": located_control(uow, tenant, dim, body["policy"])}
 
 
 def with_located_control(uow: UnitOfWork, session: SessionRow) -> SessionRow:

@@ -180,8 +180,8 @@ class _SessionFit:
             begun = beginning(reader, session, current.known.revision)
             self.session, self.is_new = session.at_revision(current.known.revision), begun.is_new
             self.made = Fitted(session_name=session.name, n_erased=session.n_erased_rows)
-            if self.made.n_erased != n_before:  # rows that are gone may have shown them
-                products = None
+            # rows that are gone may have shown these products
+            products = {n_before: products}.get(session.n_erased_rows)
             given = self.session, begun.agent(reader, self.session), current.window, current.known
             return self.read_fit(reader, *given, begun.measured, sums, products)
 

@@ -1,7 +1,7 @@
 """Messages to webhooks: what makes one, who has it, how often it is tried; on both databases."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ def taken(harness: ServiceHarness, webhook: str) -> Message | None:
 
 def found(*codes: Any, alarm: bool = False) -> Estimate:
     """An estimate with these findings of feature 1."""
-    findings = tuple(Finding(code, "Feature 1 is odd.", features=(1,)) for code in codes)
+    findings = [asdict(Finding(code, "Feature 1 is odd.", features=(1,))) for code in codes]
     return replace(OK, findings=findings, diagnostics={"alarm": alarm})
 
 

@@ -220,8 +220,8 @@ def untold_by(findings: Sequence[Mapping[str, Any]], untold: Mapping[str, str] =
 def first_lags(profiles: Floats) -> Ints:
     """Return how many lags of each feature are its first ones, (n_lags, dim) -> (dim,).
 
-    They are those up to which the profile adds up most to the other side of its total: what is paid
-    for later. A profile that never turns has one, that of the decision's own round.
+    First lags are those up to which the profile adds up most to the other side of its total: what
+    is paid for later. A profile that never turns has one first lag, the decision's own round.
     """
     turned = np.sign(profiles.sum(axis=0)) * np.cumsum(profiles, axis=0)
     return np.asarray(1 + np.argmin(turned, axis=0), np.int64)

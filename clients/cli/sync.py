@@ -184,13 +184,12 @@ class Sync:
 
     def _sent(self, key: str) -> tuple[str, int] | None:
         statement = "select digest, n_sent from sent where session = ? and id = ?"
-        row: tuple[str, int] | None
-        row = self._kept.execute(statement, [self._session, key]).fetchone()
+        row: tuple[str, int] | None = self._kept.execute(statement, [self._session, key]).fetchone()
         return row
 
     def _told(self, row: Row) -> Row:
-        covariates = {name: row[name] for name in self._covariates if row.get(name) is not None}
-        return {"covariates": covariates} if covariates else {}
+        values = {name: row[name] for name in self._covariates if row.get(name) is not None}
+        return {"covariates": values} if values else {}
 
 
 def _read(source: str, query: str, since: datetime) -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """AD-Lasso (Algorithm 2, docs/model.md 4), for any number of rounds.
 
-It is Doubling Lasso up to round h, and then fits all lags on the later half of each epoch.
+The agent is Doubling Lasso up to round h; later it fits all lags on the later half of each epoch.
 """
 
 from collections.abc import Iterator

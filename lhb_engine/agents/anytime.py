@@ -126,8 +126,8 @@ class Anytime(Agent):
     def _first_turn(self, draw: Draw) -> int:
         """Return which of the 2 dim signed features this round's trajectory explores first.
 
-        It is a hash of the trajectory, so that those that begin together explore all features at
-        once. The default trajectory is mostly alone, and begins with the first feature.
+        The feature is a hash of the trajectory, so trajectories that begin together explore all
+        features at once. The default trajectory is mostly alone, and begins with the first feature.
         """
         if not draw.trajectory:
             return 0

@@ -269,7 +269,7 @@ class AnytimeFit:
     ) -> dict[str, Any] | str:
         """Return what choices earn by theta, or by the drawn directions in turn; or why not.
 
-        It is said by forms that may hold, and as theta is: by (14.5b), or if profiles are shared.
+        Forms of profiles that may hold say what choices earn: by (14.5b), or if they are shared.
         """
         if self.options.own:
             return OWN_DIRECTIONS

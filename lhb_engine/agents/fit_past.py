@@ -133,9 +133,8 @@ class Part:
         sums = self.data.statistics
         if sums is None:
             return None
-        spread = sums.spread(
-            sums.coefficients(posterior.theta, posterior.weights, posterior.effects)
-        )
+        at = sums.coefficients(posterior.theta, posterior.weights, posterior.effects)
+        spread = sums.spread(at)
         return spread and {"spread": spread.value, "interval": [spread.low, spread.high]}
 
     def effects(self, posterior: Posterior) -> dict[str, Any] | None:
@@ -429,7 +428,7 @@ def kept_sums(
 def sums_from_bytes(agent: Agent, data: bytes) -> SquareSums:
     """Return stored sums as the agent's fits take them; ValueError if they are not of its size.
 
-    They may lack its last products; see `Agent.counting`.
+    Stored sums may lack the agent's last products; see `Agent.counting`.
     """
     kind = LevelSums if agent.stretches.n_rounds else Moments
     sums: SquareSums = kind.from_bytes(data, agent.covariates.groups)

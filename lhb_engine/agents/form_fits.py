@@ -78,11 +78,11 @@ class KnownForm:
     def judged(self, shared: "KnownForm", later: HeldOut) -> "KnownForm":
         """Return the form with its errors on rows that it has not seen, by (14.4).
 
-        Both are judged at the smaller of their correlations of errors: errors of a form that does
-        not hold last, and would predict the next ones. A form whose own is the smaller one must not
-        predict clearly worse than the shared form at its own, either: where errors do last, it
-        takes these for effects.
-        A form of an earlier fit than the shared one's has rested, and is not judged.
+        This form and the shared one are judged at the smaller of the two autocorrelations: errors
+        of a form that does not hold last, and would predict the next errors. A form whose
+        autocorrelation is the smaller one must not predict clearly worse than the shared form at
+        the shared form's, either: where errors do last, such a form takes errors for effects. A
+        form of an earlier fit than the shared one's has rested, and is not judged.
         """
         if self.rests_until < shared.rests_until or later.n_rows == 0:
             return self
@@ -117,9 +117,9 @@ def _compared(n: int, products: Floats, one: int) -> tuple[float, float]:
 def best_form(forms: Mapping[LagForm, KnownForm], used: LagForm) -> LagForm:
     """Return the form with the least errors, if it is surely better than the shared one.
 
-    Where the form in use is not the shared one, better is enough. It has to be better than no
-    effect at all, too: where there is none, shared profiles that were fitted to noise predict
-    worst.
+    Where the form in use is not the shared one, any better form will do. The form has to be better
+    than no effect at all, too: where there is no effect, shared profiles that were fitted to noise
+    predict worst.
     """
     name = min(forms, key=lambda name: forms[name].excess, default=SHARED)
     best, sure = forms.get(name), SURE if used == SHARED else 0.0
@@ -202,10 +202,9 @@ class FormFits:
     ) -> tuple[dict[LagForm, Any] | None, list[Posterior]]:
         """Fit the other forms beside the one in use; return all as JSON, and those that may hold.
 
-        `last` is the last round of the session that is used; `posterior` and its autocorrelation
-        `rho` are of the form in use. The JSON is for the next fit, None with few rows, many
-        unknowns or one feature. The posteriors are those of the form in use and of all that are not
-        ruled out.
+        `last` is the session's last round that is used; `posterior`, of autocorrelation `rho`, is
+        of the form in use. The JSON is for the next fit, None with few rows, many unknowns or one
+        feature. The posteriors are of the form in use and of all forms that are not ruled out.
         """
         n_unknown = data.n_lags * posterior.draws[0].shape[1]
         if not self.can_be_told_apart(data.n_rows, n_unknown, horizon):

@@ -190,7 +190,7 @@ class AlignedRounds:
     def at(self, measured: int, until: int = 0) -> "AlignedRounds":
         """Return the rows as they were when so many measurements had come, at the same places.
 
-        Those that measurements up to `until` replaced are left out.
+        Rows that measurements up to `until` replaced are left out.
         """
         position = np.where(self.position > measured, 0, self.position)
         y, covariates, old = self.y.copy(), self.covariates.copy(), self.replaced
@@ -205,7 +205,7 @@ class AlignedRounds:
     def arrivals(self) -> tuple[Ints, Ints, Ints]:
         """Return of all rows, those that were corrected too, place, position and what replaces it.
 
-        That is the position of the correction; `NEVER`: the row stands.
+        What replaces a row is the position of its correction; `NEVER`: the row stands.
         """
         place, old = np.flatnonzero(self.number > 0), self.replaced or NONE
         position, until = self.position[place], np.full(len(place), NEVER)
@@ -308,7 +308,7 @@ def _run(places: Ints) -> Ints | slice:
 def _replaced_at(rows: Measurements) -> Ints:
     """Return the position of the measurement that replaces each, `NEVER` where none does.
 
-    It is the next one over the same rounds, in order of arrival.
+    The next measurement of the same rounds, in order of arrival, replaces a measurement.
     """
     until = np.full(len(rows), NEVER)
     if rows.position is None or (np.diff(rows.first) > 0).all():  # else rounds may be the same
@@ -359,7 +359,7 @@ def _sequences(owner: Ints, spans: Ints, n_parts: int) -> tuple[Ints, Ints, Ints
 def span_sums(values: Floats, span: int) -> Floats:
     """Return the sums over `span` rounds, (n_rounds, n), over sqrt(span).
 
-    They are added up from sums over 1, 2, 4, ... rounds. So a sum depends on its own rounds alone,
+    Sums are added up from sums over 1, 2, 4, ... rounds. So a sum depends on its own rounds alone,
     to the bit, and not on where the rounds begin.
     """
     out, done = np.zeros_like(values), 0

@@ -79,7 +79,7 @@ class Covariates:
 
     @property
     def time_groups(self) -> tuple[int, ...]:
-        """Those of the groups that are told after the named ones."""
+        """The sizes of the groups of columns that time gives, which come after the named ones."""
         seasons = sum(season.harmonics for season in self.seasonality)
         return (2,) * seasons + (1,) * self.trend + (self.n_means,) * (self.means > 0)
 
@@ -112,12 +112,12 @@ class Covariates:
         if self.names and sizes != (1,) * len(self.names):
             raise ValueError(f"the history has {len(sizes)} covariates, not {len(self.names)}")
         parts, n = Parts.of(history.trajectories), sum(sizes)
-        covariates, measured = parts.covariates, parts.measurements
-        covariates = np.zeros((len(parts.contexts), n)) if covariates is None else covariates
-        columns = [covariates, self.columns(parts.rounds.astype(np.float64))]
+        named, measured = parts.covariates, parts.measurements
+        named = np.zeros((len(parts.contexts), n)) if named is None else named
+        columns = [named, self.columns(parts.rounds.astype(np.float64))]
         if self.means:
             means = parts.contexts[:, self.means :]
-            means = means if means.size else np.zeros((len(covariates), self.n_means))
+            means = means if means.size else np.zeros((len(named), self.n_means))
             columns.append(np.where(np.abs(means) < LARGEST, means, 0.0))
         if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
             own = np.full((len(measured), sum(self.time_groups)), np.nan)

@@ -105,7 +105,7 @@ class Columns(NamedTuple):
 def _moments(rows: AlignedRounds, columns: Columns, places: Ints, pairs: Ints) -> Moments:
     """Return the moments of the rows at `places`, and of pairs by the places of their later rows.
 
-    They are at the lags that these rows see, which do not depend on what else was read.
+    The moments are at the lags that these rows see, which do not depend on what else was read.
     """
     seen = max(int(rows.round[places].max(initial=1)), int(rows.round[pairs].max(initial=1)))
     n_lags, dim = min(rows.n_lags, seen), rows.contexts.shape[1]

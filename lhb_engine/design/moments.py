@@ -1,7 +1,7 @@
 """Moments: the sums of squares and products of a regression's rows (docs/model.md 10).
 
-They are all that a Gaussian likelihood knows of the data. They add up over rows, trajectories and
-machines, and their size does not depend on the number of rows.
+Moments are all that a Gaussian likelihood knows of the data. Moments add up over rows, trajectories
+and machines, and their size does not depend on the number of rows.
 """
 
 import struct

@@ -71,16 +71,14 @@ class Units:
         What has a number beyond a float's range becomes None. If a lag weight, or all of them, are
         beyond it, the estimate becomes "insufficient_data".
         """
-        values = {
-            name: self.restored(getattr(estimate, name), unit) for name, unit in UNITS.items()
-        }
+        data = {name: self.restored(getattr(estimate, name), unit) for name, unit in UNITS.items()}
         weights, profiles = self.weights(estimate.lag_weights), estimate.lag_profiles
         profiles = None if profiles is None else self.weights(profiles)
-        if self.level and values["intercept"] is not None:
-            values["intercept"] += self.level
-            for form in (values["forms"] or {}).values():
+        if self.level and data["intercept"] is not None:
+            data["intercept"] += self.level
+            for form in (data["forms"] or {}).values():
                 form["effects"][0] += self.level
-        scaled = replace(estimate, lag_weights=weights, lag_profiles=profiles, **values)
+        scaled = replace(estimate, lag_weights=weights, lag_profiles=profiles, **data)
         whole = weights if profiles is None else profiles
         held = np.abs(whole).max(initial=0.0) >= np.finfo(float).tiny or not estimate.pays.any()
         if held and np.isfinite(weights).all() and np.isfinite(whole).all():

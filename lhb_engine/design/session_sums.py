@@ -80,10 +80,7 @@ def _moments(moved: list[Moved], *, either: bool) -> Moments:
 def _steps(
     rows: AlignedRounds, within: Range, n_measured: int, some: Flags
 ) -> Iterator[tuple[int, list[Moved]]]:
-    """Yield the end of each grain and what moves in it, of some places.
-
-    The grain in which measurement `n_measured` lies comes in two parts.
-    """
+    """Yield each grain's end and what moves in the grain, in two parts where `n_measured` lies."""
     size, (place, position, until) = moment_sums.GRAIN, rows.arrivals()
     here = some[place]
     place, position, until = place[here], position[here], until[here]
@@ -294,9 +291,9 @@ def loses_digits(rows: AlignedRounds, kept: KeptSums, sums: SessionSums) -> bool
 def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums:
     """Return the sums less some rows that are in them, and less the pairs of these.
 
-    They are equal to the sums of the other rows within rounding. Of a level that has both, what the
-    other rows say stays as it is where these are known. `rows` are those to be taken out, and later
-    ones; `seen` is what the installed estimate's fit used.
+    The result is equal to the sums of the other rows within rounding. Of a level with rows of both
+    kinds, what the other rows say stays as it is where the other rows are known. `rows` are those
+    to be taken out, and later ones; `seen` is what the installed estimate's fit used.
     """
     counts = (rows.number >= max(kept.first, 1)) & (rows.last <= kept.last)
     settled, rest = _less(kept.settled, rows.at(kept.n_settled), counts), kept.seen

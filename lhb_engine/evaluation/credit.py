@@ -106,8 +106,8 @@ def _rest(whole: Floats, part: Floats) -> Floats:
 def expected_rewards(trajectory: Trajectory, theta: Floats, lag_weights: Floats) -> Floats:
     """Compute what actions are expected to pay to each measurement (docs/model.md (1.1)).
 
-    It is the sum over each span's rounds of `signal_of`. The trajectory has the lags before the
-    first measurement.
+    What a measurement expects is the sum of `signal_of` over its span's rounds. The trajectory has
+    the lags before the first measurement.
     """
     return _sums(trajectory, signal_of(trajectory.contexts, theta, lag_weights))
 

@@ -111,10 +111,10 @@ def checked(
     return [*outcomes, *_all(rows, series, predictor, horizon, dim, products, most, history.sets)]
 
 
-def told_apart(outcomes: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
+def told_apart(results: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
     """Return what checks found, the most harmful first, and which could not be made."""
-    findings = [one for one in outcomes if isinstance(one, Finding)]
-    unchecked = [one for one in outcomes if isinstance(one, Unchecked)]
+    findings = [one for one in results if isinstance(one, Finding)]
+    unchecked = [one for one in results if isinstance(one, Unchecked)]
     return sorted(findings, key=lambda one: CODES.index(one.code)), unchecked
 
 
@@ -141,9 +141,8 @@ def _of_choices(
     if predictor is None:
         yield Unchecked(("offers_follow",), "rows")
     else:
-        yield from check_offers(
-            rows, rows.covariates[:, 1 - n_means :], predictor.theta[: n_means - 1]
-        )
+        theta = predictor.theta[: n_means - 1]
+        yield from check_offers(rows, rows.covariates[:, 1 - n_means :], theta)
 
 
 def _said(rows: AlignedRounds, predictor: Predictor) -> tuple[AlignedRounds, Predictor]:

@@ -62,7 +62,7 @@ def check_features(rows: AlignedRounds) -> Iterator[Finding | Unchecked]:
 def _only_level(selected: Floats, directions: Floats) -> bool:
     """Whether directions (dim, m) move the scores of all contexts (n, dim) alike.
 
-    They do where columns fall into groups whose sum never varies, as those of a category do.
+    Scores move alike where columns fall into groups whose sum never varies, as a category's do.
     """
     if not directions.size:
         return False

@@ -35,7 +35,7 @@ def dual_value(residual: float, along: float, largest: float, lam: float) -> flo
 def relative_gap(primal: float, dual: float, square: float) -> float:
     """Duality gap relative to the objective at phi = 0, |y|^2 / 2n; `square` is |y|^2 / n.
 
-    It is at least the rounding error of the primal objective.
+    The gap is at least the rounding error of the primal objective.
     """
     rounding = EPS * primal
     return max(rounding, primal - dual) * 2 / square if square > 0 else 0.0

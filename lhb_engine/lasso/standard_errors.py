@@ -67,8 +67,8 @@ def _tested_along(design: LaggedDesign, y: Floats, theta: Floats) -> Ints | None
 def least_ratio(dim: int, freedom: int, n_lags: int) -> float:
     """Return how many standard errors a lag's weight must exceed to be called active.
 
-    It is Scheffe's quantile, because theta was found on the same rewards and may follow one lag's
-    noise.
+    The limit is Scheffe's quantile, because theta was found on the same rewards and may follow one
+    lag's noise.
     """
     return sqrt(dim * float(scipy.special.fdtri(dim, freedom, 1 - FALSE_LAG_RATE / n_lags)))
 

@@ -133,7 +133,7 @@ class CovariateEffects:
     def _axes(self) -> tuple[Floats, Floats]:
         """Return the eigenvalues of Z'Z of what chains include, (n_chains, q), and axes (q, q).
 
-        Both are 0 beyond the columns that a chain includes. L takes no more, whatever the noise.
+        Eigenvalues and axes are 0 beyond a chain's columns. L takes no more, whatever the noise.
         """
         included = np.ascontiguousarray(self.included)
         keys = included.view(f"V{included[0].nbytes}")[:, 0].tolist()

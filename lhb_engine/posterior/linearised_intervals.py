@@ -116,10 +116,7 @@ class RankOneRefit:
         return np.asarray(self.variance * self.inverse[np.ix_(of, of)])
 
     def robust(self, of: Ints) -> Floats:
-        """Return a covariance that allows errors to be correlated over two rounds (Newey-West).
-
-        It is that of some of the unknowns, (len(of), len(of)).
-        """
+        """Return the Newey-West covariance, over two rounds, of unknowns, (len(of), len(of))."""
         moved = (self.jacobian @ self.inverse[:, of]) * self.errors[:, None]
         out = moved.T @ moved
         for shift in range(1, SHIFTS + 1):
@@ -129,10 +126,7 @@ class RankOneRefit:
         return np.asarray(out * (n / len(self.errors)) * (n / (n - p)))
 
     def by_frequency(self, of: Ints) -> Floats:
-        """Return a covariance that allows errors of any spectrum, by (7.25).
-
-        It is that of some of the unknowns, (len(of), len(of)).
-        """
+        """Return the covariance (7.25), with errors of any spectrum, (len(of), len(of))."""
         n, p = self.jacobian.shape
         half, leverage = np.linalg.cholesky(self.inverse), np.zeros(n // 2 + 1)
         for first in range(0, p, BLOCK):
@@ -332,12 +326,11 @@ def certainty(
     if not signed:
         weights = np.maximum(weights, 0.0)
     weights[np.abs(active_weights) < CLEAR * error] = np.nan
+    theta = around(posterior.theta[: posterior.n_features], quantile * turned)
     return Certainty(
         angle=angle,
         angle_95=bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
-        theta=np.clip(
-            around(posterior.theta[: posterior.n_features], quantile * turned), -1.0, 1.0
-        ),
+        theta=np.clip(theta, -1.0, 1.0),
         lags=active,
         lag_weights=holding(weights, posterior.weights[active]),
         effects=around(refit.effects[1:], quantile * effect_error),

@@ -35,10 +35,9 @@ def largest(contexts: Floats) -> Floats:
 def without_outliers(rows: AlignedRounds, predictor: Predictor | None) -> AlignedRounds:
     """Return the rows with rewards within (7.32) of what `predictor` predicts.
 
-    Without a predictor the rewards' median takes the prediction's place. Where rewards are
-    repeated, as clicks are, or many are far off, since something changed, all rows stay as they
-    are. Rows that see one of few contexts far beyond the others are left out: with a reward cut to
-    the limit, such a row would say that the prediction was right.
+    Without a predictor rewards are cut about their median. Where rewards are repeated, as clicks
+    are, or many are far off, since something changed, all stay. Rows that see one of few contexts
+    far beyond the others are left out: cut, such a row would say that the prediction was right.
     """
     at = np.flatnonzero(rows.number > 0)
     if len(at) < LEAST_ROWS or are_repeated(rows):

@@ -53,8 +53,8 @@ class Evidence(NamedTuple):
     def of(cls, rows: AlignedRounds, predictor: "Predictor", dim: int) -> "Evidence":
         """Add up the rows of each trajectory that has any, in order of `rows.owner`.
 
-        They are quasi-differences (7.16) where the noise is autocorrelated, and without their
-        levels (7.27) where trajectories have these.
+        Rows are quasi-differences (7.16) where the noise is autocorrelated, and are without levels
+        (7.27) where trajectories have levels.
         """
         places = np.flatnonzero(rows.number > 0)
         order = places[np.argsort(rows.owner[places], kind="stable")]
@@ -382,10 +382,10 @@ def spread_of(
 ) -> ResponseSpread | None:
     """Return how responses differ, from the likelihood of all pairs of covariance and noise.
 
-    It is that of equal spreads of all features, as units of these are equal, and from there that of
-    any covariance. With `features` only responses to these differ: the covariance is 0 elsewhere.
-    With `shifts` the mean may be another than theta. With `by` (see `group_of`) groups have means
-    of their own, where these are likelier. None from a few trajectories.
+    The search begins with equal spreads of all features, whose units are equal, and goes on from
+    there to any covariance. With `features` only responses to `features` differ: the covariance is
+    0 elsewhere. With `shifts` the mean may be another than theta. With `by` (see `group_of`) groups
+    have means of their own, where these are likelier. None from a few trajectories.
     """
     every, dim = evidence, evidence.product.shape[1]
     differ = np.isin(np.arange(dim), features) if features else np.full(dim, True)

@@ -145,7 +145,7 @@ class Predictor:
 def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, effects: Floats) -> Floats:
     """Return the residuals of docs/model.md (1.1) with a baseline and covariates, (n_places,).
 
-    They are y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>, zero where there is no row. Lag weights
+    Residuals are y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>, zero where there is no row. Lag weights
     beyond `rows.n_lags` are ignored; they may be profiles, as in `signal_of`. `effects` are b: the
     baseline per round, and the effects of the covariates, of which the last ones may lack: 0.
     """
@@ -294,7 +294,7 @@ class LaterRows(HeldOut):
 class LaterMoments(HeldOut):
     """The moments of the rows after those that the installed estimate was fitted on.
 
-    They are of the later rows, and of their pairs with the rows before them.
+    The moments are of the later rows, and of their pairs with the rows before them.
     """
 
     old: Predictor

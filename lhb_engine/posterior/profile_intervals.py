@@ -45,8 +45,8 @@ _NONE: Ints = np.zeros(0, np.int64)
 def misfit(forms: Sequence[Posterior], told: "LeastSquares | str", beyond: bool = False) -> float:
     """Return the square a feature of how far least squares are from shared profiles in use.
 
-    It is that less what chance expects; 0 where rows do not tell, and, where it has to be `beyond`
-    chance, if it is within its 95% quantile.
+    The square is what was measured less what chance expects; 0 where rows do not tell, and, with
+    `beyond`, where the square is within chance's 95% quantile.
     """
     if forms[0].form != "shared" or isinstance(told, str):
         return 0.0
@@ -65,7 +65,7 @@ def are_shared(forms: Sequence[Posterior]) -> bool:
 def drawn_totals(forms: Sequence[Posterior], apart: float = 0.0) -> Floats:
     """Return draws of what an action pays in all by each feature, (n_draws, n_features).
 
-    They are as many of each form of lag profiles that may hold (docs/model.md (14.6)), with errors
+    Each form of lag profiles that may hold gives as many draws (docs/model.md (14.6)), with errors
     of a variance of `apart` a feature.
     """
     drawn = [one.totals for one in forms]

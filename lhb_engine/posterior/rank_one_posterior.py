@@ -332,7 +332,7 @@ def _along_axis(drawn: Floats) -> Floats:
 def _constant_directions(rows: AlignedRounds | RowMoments, scale: Floats) -> Floats:
     """Return directions along which contexts over `scale` never varied, (dim, n), orthonormal.
 
-    Those of more than 300 features are not looked for.
+    With more than 300 features no directions are looked for.
     """
     if len(scale) > MOST_FEATURES:
         return np.zeros((len(scale), 0))

@@ -257,9 +257,9 @@ class SmoothChains(Chains):
     def active_lags(thetas: Floats, w: Floats) -> Floats:
         """Return how surely each lag pays by draws without zeros.
 
-        It is 1 less the chance that any lag is so far from 0 by chance. What a lag pays is taken
-        along the mean effect: a draw's theta and lag weights are known up to a common factor and
-        sign.
+        The answer is 1 less the probability that any lag is so far from 0 by chance. What a lag
+        pays is taken along the mean effect: a draw's theta and lag weights are known up to a common
+        factor and sign.
         """
         pays = w * (thetas @ (w.sum(axis=1) @ thetas))[:, None]
         size, error = np.abs(pays.mean(axis=0)), np.maximum(pays.std(axis=0), 1e-300)

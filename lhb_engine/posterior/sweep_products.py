@@ -158,10 +158,7 @@ class RowProducts:
         self.error -= (change[:, None, :] @ self._columns[:, 1:])[:, 0]
 
     def fresh_noise(self, noise2: Floats, rng: np.random.Generator) -> Floats | None:
-        """Return noise for y, (n_chains, n_places), of these variances; None with enough rows.
-
-        Fewer rows than features need it.
-        """
+        """Return noise for y of these variances, (n_chains, n_places); None if rows >= features."""
         if self.n_rows >= self.dim:
             return None
         return np.asarray(np.sqrt(noise2)[:, None] * rng.standard_normal(self.error.shape))

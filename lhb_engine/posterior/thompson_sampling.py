@@ -68,7 +68,7 @@ def are_untried(data: FitData, sets: Sequence[Floats]) -> bool:
 def candidates(posterior: Posterior) -> Floats:
     """Return the directions that decisions take in turn, (n_candidates, dim): posterior draws.
 
-    They are draws of sum(w) theta, divided by the mean of their lengths.
+    The directions are draws of sum(w) theta, divided by the mean of their lengths.
     """
     drawn = posterior.totals
     most = max(MOST_NUMBERS // drawn.shape[1], LEAST_CANDIDATES)

@@ -354,10 +354,7 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
             both = np.full((2, self.n_lags, len(rows.scale)), np.nan)
             both[:, active] = coef / rows.scale, error / rows.scale
-            self.refit_coef_, self.refit_error_ = (
-                self._columns(both[0]),
-                self._columns(both[1]),
-            )
+            self.refit_coef_, self.refit_error_ = self._columns(both[0]), self._columns(both[1])
 
     def _checked(self, X: Any, past: Any) -> tuple[Floats, Floats]:
         """X, and the n_lags - 1 rows of lagged features before it."""

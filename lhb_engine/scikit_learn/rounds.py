@@ -195,8 +195,8 @@ class ChunkSums:
     def rows(self, scale: Floats) -> Rows:
         """Return rows with the same mean products, each feature divided by its `scale`.
 
-        There are as many as columns, or as the columns' rank. They are a Cholesky factor of the
-        moments, turned so that the constant is 1 in each.
+        There are as many rows as columns, or as the columns' rank. The rows are a Cholesky factor
+        of the moments, turned so that the constant is 1 in each.
         """
         moments = self.moments.divided(scale, 1.0)
         size = np.sqrt(np.diag(moments.matrix))

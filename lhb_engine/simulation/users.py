@@ -100,12 +100,12 @@ class UserEnvironment:
     """A world whose rounds are those of many users.
 
     `world` has theta, the lag weights, and the streams of contexts and noise. `spread` says how far
-    the users' thetas are from the world's: that of a user is the direction of theta + spread g,
+    the users' thetas are from the world's: a user's theta is the direction of theta + spread g,
     with g normal and E|g|^2 = 1. The angle between the two is about atan(spread). `levels` is the
     standard deviation of the users' levels, in units of reward: what all rewards of a user lie
     above or below the others', whatever is chosen. With `groups` user i is of group i modulo so
-    many, about whose mean, theta + `between` g, users' thetas lie. None of the four may be
-    negative (ValueError).
+    many, about whose mean, theta + `between` g, users' thetas lie. None of the four may be negative
+    (ValueError).
     """
 
     world: LongHorizonEnvironment

@@ -1,7 +1,7 @@
 """The playground: one agent in one small simulated world, played by the engine in its own process.
 
-It is closed unless `LHB_PLAYGROUND` opens it. Worlds are bounded, one is played at a time, and a
-play that takes longer than `PLAY_SECONDS` is stopped.
+The playground is closed unless `LHB_PLAYGROUND` opens it. Worlds are bounded, one is played at a
+time, and a play that takes longer than `PLAY_SECONDS` is stopped.
 """
 
 import os
@@ -85,7 +85,7 @@ def _begin(niceness: int) -> None:
 class Playground:
     """One process that plays, started by the first play; `is_busy` says whether it plays.
 
-    It is as nice as processes that fit: decisions come first.
+    The process is as nice as processes that fit: decisions come first.
     """
 
     seconds = PLAY_SECONDS  # the most of a play

@@ -52,9 +52,9 @@ class Processes:
     ) -> Any:
         """Run a function in a process, and return what it returns or raise what it raises.
 
-        It may take `seconds` from its beginning, else TimeoutError. Raises `NotBegun`, with all
-        processes killed, where no process began it in `start_seconds`, by default the pool's;
-        pebble.ProcessExpired where its process died.
+        The function may take `seconds` from its beginning, else TimeoutError. Raises `NotBegun`,
+        with all processes killed, where no process began it in `start_seconds`, by default the
+        pool's; pebble.ProcessExpired where its process died.
         """
         start_seconds = start_seconds or self._start_seconds
         pool = self._current()

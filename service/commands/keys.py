@@ -82,7 +82,7 @@ def rotate_key(
 def note_use(uow: UnitOfWork, keys_used: list[tuple[str, str]]) -> None:
     """Store that keys, each given as tenant and id, were in use just now.
 
-    They are in order: two processes must not lock crosswise.
+    Keys are stored in order: two processes must not lock crosswise.
     """
     uow.pending.used_keys += [(*key, uow.now) for key in keys_used]
 

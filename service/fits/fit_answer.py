@@ -31,9 +31,9 @@ class FitSums:
 class Fitted:
     """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
 
-    `estimate` is the JSON form of an `Estimate`. It is None if the fit failed, and in a part of a
-    fit, whose `settled` slots are to be kept before the fit goes on. `is_final` says of a failure
-    that another attempt would end like it. `n_erased` is that of the session as the fit read it.
+    `estimate` is the JSON form of an `Estimate`: None if the fit failed, and in a part of a fit,
+    whose `settled` slots are to be kept before the fit goes on. `is_final` says of a failure that
+    another attempt would end alike. `n_erased` is the session's as the fit read it.
     """
 
     estimate: dict[str, Any] | None = None

@@ -1,7 +1,7 @@
 """When a fit is due: the schedule of a session's fits.
 
-It is part of the session's row: the windows of fits that are not due yet (`open`), the fit that
-is due, running or not (`current`, the due mark) and the due fits that wait for it (`waiting`). This
+The session's row holds the schedule: windows of fits that are not due yet (`open`), the fit that is
+due, running or not (`current`, the due mark), and due fits that wait for it (`waiting`). This
 module changes the row inside a transaction; `processes` runs the fits. A boundary is a round after
 which a fit is due. A window is complete when all its rounds have their reward, or were erased.
 """

@@ -18,8 +18,8 @@ log = structlog.get_logger()
 def log_start(program: str, settings: Settings) -> None:
     """Write the line of a program ("server" or "worker") that starts.
 
-    It has version, schema, database, and settings that differ from their default; of the database's
-    URL, no user, password or parameter.
+    The line has version, schema, database, and settings that differ from their default; of the
+    database's URL, no user, password or parameter.
     """
     left_out = {"database_url", "database_password_file"}
     chosen = settings.model_dump(mode="json", exclude_defaults=True, exclude=left_out)

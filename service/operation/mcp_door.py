@@ -113,7 +113,7 @@ class Door:
     def _posting(self, name: str, doc: str, body: Any, below: str, *required: str) -> Any:
         """Make a tool that posts a body: its arguments are the body's members as declared there.
 
-        Those that are `required` beside the body's own make a repeat the same call.
+        Arguments that are `required` beside the body's own make a repeat the same call.
         """
         kinds = {
             one: _bare(kind) for one, kind in get_type_hints(body, include_extras=True).items()

@@ -60,7 +60,7 @@ async def make_session(
 ) -> SessionRow:
     """Create a session as POST /v1/sessions does, unless another request has just made it.
 
-    It has a seed of its own: the same body without one would find a session that was renamed.
+    The seed is the session's own: without one, the same body would find a renamed session.
     """
     settings = {**body, "seed": secrets.randbelow(SEED_LIMIT)}
     try:

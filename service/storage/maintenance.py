@@ -34,8 +34,8 @@ class Contents(NamedTuple):
 def back_up(url: str, target: Path) -> Contents:
     """Write the committed rows of a database to a file, while servers write.
 
-    The file holds one moment of the database. It was read whole again before it gets its name. It
-    has SQLite's own format, or that of ``pg_dump --format=custom``, and a last line. Raises
+    The file holds one moment of the database. The file is read whole again before it gets its name.
+    Its format is SQLite's own, or that of ``pg_dump --format=custom``, and a last line. Raises
     `Refused` where the file exists, the database is not ours or damaged, or PostgreSQL's tools are
     missing; `Unavailable` where the database does not answer.
     """

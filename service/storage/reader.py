@@ -461,7 +461,8 @@ class Reader(ABC):
     def oldest_open(self, key: SessionKey, first: int, last: int) -> int | None:
         """Return the least position of a round before those at positions first..last.
 
-        It is the one before the first of a trajectory, or that with which a value of this begins.
+        The round comes right before a trajectory's first there, or begins a value of that first
+        one.
         """
         return self._whole(*self._window("oldest_open", key, first, last))
 
@@ -509,7 +510,7 @@ class Reader(ABC):
     ) -> dict[str, int]:
         """Return the last closed round of each trajectory with a position in first..last.
 
-        It is closed if its trajectory's next decision, up to `decided`, was taken by `closed_at`.
+        A round is closed if its trajectory's next decision, to `decided`, was taken by `closed_at`.
         """
         return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
 

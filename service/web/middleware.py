@@ -286,8 +286,8 @@ ERROR_ANSWERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _
 def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
     """Return the handler, path template and session id ("" of a batch) of a hot route, or None.
 
-    Hot routes bypass FastAPI, which costs more than the rest of a decision. It has routes for the
-    same paths, too, for the OpenAPI schema and for requests that no hot route matches.
+    Hot routes bypass FastAPI, which costs more than the rest of a decision. FastAPI has routes for
+    the same paths, too, for the OpenAPI schema and for requests that no hot route matches.
     """
     if scope["method"] != "POST":
         return None

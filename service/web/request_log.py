@@ -1,6 +1,6 @@
 """The log line of each request, where it is wanted: as other lines are, at a tenth of the cost.
 
-It has the request's id, its caller's or our own, and the trace that the request belongs to.
+The line has the request's id, its caller's or our own, and the trace that the request belongs to.
 """
 
 import asyncio

@@ -112,7 +112,7 @@ class BatchSize:
     def begin(self, n_tenants: int) -> int:
         """Return how many commands the next transaction takes: half, if several tenants wait.
 
-        Each of these waits for the rest of what was under way, and then for this one.
+        A tenant waits for the rest of the commands under way, and then for this transaction.
         """
         self._part = 1.0 if n_tenants < 2 else 0.5
         return max(1, int(self._part * self.n_commands))

@@ -111,8 +111,8 @@ class WorkState:
 
     Only one trajectory is written to. `now` is the time of all rows, `effects` what the server has
     to act on once the work is whole; `has_learned`: the agent's state differs from the stored one.
-    `fits` are the skipped fits. They are stored with the last of the work: until then the session's
-    number of fits is the old one, and counts the stored fits.
+    `fits` are the skipped fits. Skipped fits are stored with the last of the work: until then the
+    session's number of fits is the old one, and counts the stored fits.
     """
 
     session: SessionRow

@@ -1,8 +1,8 @@
 """The writer's thread: it runs one job at a time and answers in the calling event loop.
 
-It is cheaper than an executor, which makes two futures per job, with locks and callbacks between
-them, and hands over the GIL more often. The thread asks the scheduler for short time slices, so
-that it wakes promptly while a fit occupies the processor.
+The thread is cheaper than an executor, which makes two futures per job, with locks and callbacks
+between them, and hands over the GIL more often. The thread asks the scheduler for short time
+slices, so that it wakes promptly while a fit occupies the processor.
 """
 
 import asyncio

@@ -121,8 +121,8 @@ def _contents(connection: Connection) -> tuple[str, int]:
 def tool(name: str, server: int) -> Path:
     """Return a program of PostgreSQL's, like "pg_dump", that can speak to a server; else `Refused`.
 
-    It is of the server's major version, or of the next newer one: an older one refuses, and a much
-    newer one says things that the server does not know.
+    The program is of the server's major version, or of the next newer one: an older one refuses,
+    and a much newer one says things that the server does not know.
     """
     on_path = map(Path, filter(None, [shutil.which(name)]))
     places = [*on_path, *DEBIAN.glob(f"*/bin/{name}")]

@@ -66,8 +66,8 @@ class translated:
     is ``outcome_unknown`` if a sync failed. With the `path` of the file, a failed write to a
     read-only file is reported as such; SQLite reports it as an I/O error, and a start without room.
 
-    It is a class because a generator-based context manager costs four times as much, and a commit
-    enters several.
+    The context manager is a class because one made of a generator costs four times as much, and a
+    commit enters several.
     """
 
     __slots__ = ("_path",)

@@ -29,7 +29,7 @@ class FileLock:
     """Exclusive lock on a file, held until `release` or the end of the process.
 
     The lock is on the inode, so links to the file are locked too. The side file ``<path>.lock``
-    holds the owner's process id. It is locked first: a second attempt in the owning process then
+    holds the owner's process id and is locked first: a second attempt in the owning process then
     fails before it opens the database file, and closing any descriptor of that file would drop the
     locks that SQLite holds on it. A missing file is created empty, with access for its owner alone.
 
@@ -116,8 +116,8 @@ def is_tight(path: Path) -> bool:
 def refuse_without_undo(path: Path) -> None:
     """Raise a 503 storage_full if hidden rows could fill the disk.
 
-    Erasing rows takes space, too: on a disk that they have filled they would stay for ever. It is
-    no `Unavailable`, so other commands of the batch are committed.
+    Erasing rows takes space, too: on a disk that hidden rows have filled they would stay for ever.
+    The error is no `Unavailable`, so other commands of the batch are committed.
     """
     disk = os.statvfs(path)
     if disk.f_bavail * disk.f_frsize < UNDO_BYTES:

@@ -78,6 +78,7 @@ class Play(NamedTuple):
     propensity: float | None = None  # probability of `arm` where it was drawn
 
 
+@with_config(STRICT)
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What a session compares its agent with.
@@ -90,17 +91,19 @@ class Trial:
 
     is_on: ClassVar[bool] = True  # decisions say who played them
     mode: Mode = "live"  # "shadow": the caller plays its own arm
-    share: float = 0.0  # of trajectories, or blocks, that fall to control; 0: there is no holdout
+    share: Annotated[float, Field(ge=0, lt=1)] = (
+        0.0  # of trajectories, or blocks, that fall to control; 0: there is no holdout
+    )
     # what control plays; a dict names the session whose agent it plays
     policy: Policy | ControlSession = "default_arm"
-    planned_rounds: int = 100_000
+    planned_rounds: PlannedRounds = 100_000
     guard: Guard = "off"  # "tripped": lift lies below zero, and both groups play what control plays
     # positions of the session's last round, and last reward, before this comparison began
-    since: int = 0
-    since_reward: int = 0
+    since: Count = 0
+    since_reward: Count = 0
     # with a clock: slots after `since_slot` count, up to `until_slot` where somebody else plays now
-    since_slot: int = 0
-    until_slot: int | None = None
+    since_slot: Count = 0
+    until_slot: Count | None = None
 
     @property
     def text(self) -> str | None:
@@ -258,28 +261,13 @@ def new_trial(mode: Mode, holdout: dict[str, Any] | None) -> Trial:
     return Trial(**{**holdout, "guard": guard, "mode": mode, "until_slot": until})
 
 
-@with_config(STRICT)
-class StoredTrial(TypedDict):
-    """A trial as a session's row stores it."""
-
-    mode: Mode
-    share: Annotated[float, Field(ge=0, lt=1)]
-    policy: Policy | ControlSession
-    planned_rounds: PlannedRounds
-    guard: Guard
-    since: Count
-    since_reward: Count
-    since_slot: Count
-    until_slot: Count | None
-
-
-STORED = TypeAdapter(StoredTrial)
+STORED = TypeAdapter(Trial)
 
 
 def imported_trial(text: str | None) -> Trial:
     """Return the trial of an imported file; 422, naming "trial", for a text that nobody stores."""
     try:
-        return AGENT_ALONE if text is None else Trial(**STORED.validate_json(text))
+        return AGENT_ALONE if text is None else STORED.validate_json(text)
     except ValidationError:
         detail = "not a trial as a session stores it"
         raise Problem(ProblemCode.INVALID, detail, "trial") from None

@@ -56,7 +56,7 @@ def bins_of(
     times = np.maximum.accumulate(times)
     if by != "time":
         return of_numbers(first, last, n, times)
-    span, slot, start = times[-1] - times[0], timeline.seconds, int(timeline.begins(1) or 0)
+    span, slot, start = times[-1] - times[0], timeline.slot_seconds, int(timeline.begins(1) or 0)
     widths = [*WIDTHS]
     if slot is not None:
         widths = [slot, *(w for w in WIDTHS if w > slot and w % slot == 0)]

@@ -93,7 +93,7 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
     return {
         **estimate_answer(reader, session, record, is_in_use=True),
         **checks,
-        "slot_seconds": timeline_of(session).seconds,
+        "slot_seconds": timeline_of(session).slot_seconds,
         "features": features_of_theta(session, record.values),
     }
 

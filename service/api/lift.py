@@ -148,7 +148,7 @@ def _refused(
         return f"{reason}have rewards: more rounds of the same {units} do not help", inf, None
     reason += f", which come with about {ceil(to_go)} more of both groups together"
     rounds, n_rounds = session.horizon + 1, block_rounds(session.horizon)
-    seconds = timeline_of(session).seconds
+    seconds = timeline_of(session).slot_seconds
     if seconds is None:
         return reason, to_go * rounds, None
     a_day = rounds / (n_rounds * seconds / DAY)

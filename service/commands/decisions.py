@@ -159,7 +159,7 @@ class Decide(SessionCommand[Taken | Blocked]):
     def _refuse_time(self, uow: UnitOfWork, session: SessionRow, planned: Planned) -> None:
         """Raise a 422 where `at` is none that the session takes, once the rewards are in."""
         timeline = timeline_of(session)
-        if timeline.seconds is None:
+        if timeline.slot_seconds is None:
             detail = "a decision names its time only in a session with a clock, or in a history"
             raise Problem(ProblemCode.INVALID, detail, "at")
         last = max((new.last_round for _, new in planned), default=0)

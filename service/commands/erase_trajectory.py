@@ -98,7 +98,7 @@ def hide_trajectory(
     stored = uow.stored
     voids = stored.voids_of((*key, trajectory), 1, row.n_rounds)  # they have positions, too
     n_rounds = rounds_left(stored, session, row)
-    if closing_of(session).stays:  # dropped rounds are in sums of slots, and leave these
+    if closing_of(session).keeps_totals:  # dropped rounds are in sums of slots, and leave these
         session.n_dropped_rounds -= row.n_rounds - n_rounds
         n_rounds = row.n_rounds
     n_measurements = measurements_left(stored, session, row)

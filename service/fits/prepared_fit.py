@@ -151,7 +151,7 @@ def read_fit(
         kept = sums_made_anew(agent, past, measured)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
     sets = stored_sets(reader, session, agent, window, known)
-    rereads = not has_only_sums(session) and not closing_of(session).stays
+    rereads = not has_only_sums(session) and not closing_of(session).keeps_totals
     history = replace(history, measured_before=measured, sets=sets, rereads=rereads)
     fit = PreparedFit(agent, kept, history, min(anew, known.measured))
     return ReadFit(fit, settled=settled, products=products)

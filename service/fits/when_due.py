@@ -49,7 +49,7 @@ def begin_rounds(
     a slot before it. The session's counters include the decision.
     """
     windows = session.schedule.open
-    if timeline.seconds is not None:
+    if timeline.slot_seconds is not None:
         uow.save(session)  # the schedule has the number of slots
     if not windows or n < windows[0].window.due:
         return

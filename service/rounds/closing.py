@@ -22,7 +22,7 @@ class Closing:
     completes = False  # whether time completes a window round by round
     adds_up = False  # whether a round has several values, which add up
     n_later = 0  # how many rounds after its own a row with a value stands, where time closes rounds
-    stays = False  # whether values stay where rows are dropped, with sums of the decisions
+    keeps_totals = False  # whether values stay where rows are dropped, with sums of the decisions
 
     def __init__(self, default: float | None = None) -> None:
         self.default = default  # what a closed round counts without a value; None: nothing
@@ -45,7 +45,7 @@ class Closing:
 class ByTotal(Closing):
     """Totals may come for slots long past, so that no window is ever complete."""
 
-    is_counted, stays = False, True
+    is_counted, keeps_totals = False, True
 
     def refuse(self, reward: Reward, prefix: str) -> None:
         """Take every reward: the timeline refuses those that are no totals."""

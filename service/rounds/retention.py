@@ -66,7 +66,7 @@ def n_before(session: SessionRow) -> int:
 
     With a clock none do: rewards are of slots, whose sums stay.
     """
-    if closing_of(session).stays:
+    if closing_of(session).keeps_totals:
         return 0
     n = 2 * session.horizon
     return n + stretch_of(session.horizon) if session.options.get("levels") else n
@@ -87,7 +87,7 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     to = min(n - (session.keep_rounds or LATEST), _in_lift(reader, session).decided)
     if to <= least:
         return None
-    if not closing_of(session).stays:
+    if not closing_of(session).keeps_totals:
         found = _rounds_in_sums(reader, session, to, until, now)
     else:
         assert session.clock is not None
@@ -174,7 +174,7 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan, now: float) -> b
     key, lift, known = session.key, _in_lift(reader, session), FOR_EVER
     if found.dropped_to > lift.decided:
         return False
-    if closing_of(session).stays:  # a void, or an erasure, takes sums of slots away
+    if closing_of(session).keeps_totals:  # a void, or an erasure, takes sums of slots away
         row = reader.last_slot_sums(key, FOR_EVER, found.dropped_to)
         return row is not None and row.decided == found.dropped_to
     if looks_back(session) is not None:

@@ -51,7 +51,7 @@ AHEAD_SECONDS = 60.0  # by which a client's clock may be ahead of the server's
 class ByDecision:
     """Rounds are decisions: a session counts them by position, a trajectory by number."""
 
-    seconds = None  # of a slot
+    slot_seconds = None
     called = "round"  # in texts
     is_of_all = False  # a reward is of its trajectory
 
@@ -230,14 +230,14 @@ class BySlot:
     clock: SlotClock
 
     @property
-    def seconds(self) -> int:
-        """Of a slot."""
+    def slot_seconds(self) -> int:
+        """The length of a slot."""
         return self.clock.slots.seconds
 
     @property
     def called(self) -> str:
         """What texts call a slot."""
-        return NAMES.get(self.seconds, f"slot of {self.seconds} s")
+        return NAMES.get(self.slot_seconds, f"slot of {self.slot_seconds} s")
 
     @property
     def is_of_all(self) -> bool:
@@ -264,9 +264,7 @@ class BySlot:
         """Return how many slots have begun, those of erased decisions and totals included."""
         return session.schedule.n_slots
 
-    def n_slots(self, session: SessionRow) -> int | None:
-        """Return how many slots have begun."""
-        return session.schedule.n_slots
+    n_slots = n_begun
 
     def begun_by(self, position: int, at: float) -> int:
         """Return the slot of a time."""

@@ -54,7 +54,7 @@ def copied_session(
     agent = checked_agent(copy, allow_oracles, settings)
     if source.dropped_to:
         columns_of = [(one.names, n_given(one)) for one in (source, copy)]
-        if not closing_of(source).stays or columns_of[0] != columns_of[1]:
+        if not closing_of(source).keeps_totals or columns_of[0] != columns_of[1]:
             detail = (
                 f"rounds up to position {source.dropped_to} are dropped: a copy would learn "
                 "nothing of them. With the same settings, `lhb export` and `lhb import` go on with "

@@ -387,7 +387,7 @@ class ImportFold:
         """Open the windows that are neither done nor pending."""
         session, schedule, timeline = self.session, self.session.schedule, timeline_of(self.session)
         # rows that said when one is overdue may be gone; of late decisions of slots none says it
-        is_derived = len(rounds.position) == session.n_rounds and timeline.seconds is None
+        is_derived = len(rounds.position) == session.n_rounds and timeline.slot_seconds is None
         told = () if is_derived else self._schedule.get("open", ())
         overdue = {window.get("due"): at for window, _, at in told}
         done, n = self._done | self._failed, timeline.n_begun(session)

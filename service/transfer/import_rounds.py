@@ -88,7 +88,7 @@ class FileTrajectory:
             said = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
             closing_of(session).refuse(said, "")
             closing = closing_of(session)
-            if closing.stays:
+            if closing.keeps_totals:
                 is_new = self.totals.over(first, last) is None
                 self.totals.add(first, last, None)
             else:
@@ -165,7 +165,7 @@ class Trajectories:
         name, session = record["trajectory"], self._session
         part = self._known.get(name)
         if part is None:
-            n = self.n_rounds(name) if closing_of(session).stays else 0  # all may be dropped
+            n = self.n_rounds(name) if closing_of(session).keeps_totals else 0  # all may be dropped
             is_there = n > 0 or timeline_of(session).is_of_all
             check(is_there, "trajectory", "no decision was taken in it")
             part = self._begin(name, n)
@@ -189,7 +189,7 @@ class Trajectories:
         """Check summed slots whose decisions are dropped, and return the bytes of the sums."""
         session, name, last = self._session, record["trajectory"], record["last_slot"]
         ends, decided = self._ends, record["decided"]
-        is_needed = closing_of(session).stays and session.dropped_to > 0
+        is_needed = closing_of(session).keeps_totals and session.dropped_to > 0
         check(is_needed, "record", "no decisions of slots are dropped")
         if not name:
             before = (ends or [(0, 0)])[-1]
@@ -239,7 +239,7 @@ class Trajectories:
         session = self._session
         if not session.dropped_to:
             return [part.row for part in self._known.values()]
-        if closing_of(session).stays:  # then sums of all slots whose decisions are dropped
+        if closing_of(session).keeps_totals:  # then sums of all slots whose decisions are dropped
             assert session.clock is not None
             last, decided = (self._ends or [(0, 0)])[-1]
             settled = session.clock.settled(session.schedule.n_slots)

@@ -1,6 +1,7 @@
 """The command that records a fit's result: it installs the estimate or schedules a retry."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,21 +111,20 @@ def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, An
     """Add what a fit found to the options, as a change of options does.
 
     An option that is told to be false stays so. Where rows were dropped no fit can learn anew, and
-    the findings stay; as where the agent takes no such options.
+    the findings stay; as do those whose option the agent does not take.
     """
-    told = make_options(session.algorithm, session.options)
-    advised = told.advised(estimate.get("findings", ()))
-    advised = {name: one for name, one in advised.items() if session.options.get(name) is not False}
-    if not advised or session.revision == MOST_CHANGES:
+    told, taken = make_options(session.algorithm, session.options), dict[str, Any]()
+    for name, one in told.advised(estimate.get("findings", ())).items():
+        changed = replace(session, options=session.options | taken | {name: one})
+        with suppress(OptionError, Problem):
+            check_dropped(session, changed)
+            build_agent(changed, None)
+            taken |= {} if session.options.get(name) is False else {name: one}
+    if not taken or session.revision == MOST_CHANGES:
         return
-    changed = replace(session, options=session.options | advised)
-    try:
-        check_dropped(session, changed)
-        agent = build_agent(changed, None)
-    except (OptionError, Problem):
-        return
-    take_options(uow, session, changed.options, agent)
-    note(uow, session.tenant, FIT, "session_changed", session.id, options=advised)
+    changed = replace(session, options=session.options | taken)
+    take_options(uow, session, changed.options, build_agent(changed, None))
+    note(uow, session.tenant, FIT, "session_changed", session.id, options=taken)
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, done: DueFit) -> None:

@@ -1,13 +1,17 @@
 """What checks of the model find: answered, exported, imported, and found again by a replay."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lhb_engine.findings.finding import Finding
+from service.commands.out_of_turn import ask_fit
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
+from tests.service.service_harness import ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import resealed
 from tests.service.transfer.test_replay import replayed
 
@@ -157,6 +161,20 @@ async def test_levels_that_are_told_not_to_be_or_cannot_be_stay_a_finding(
         [said] = await until(differ)
         assert said.endswith("set the option `levels`.")
         assert (await client.read(f"/v1/sessions/{session}"))["options"] == options
+
+
+def test_a_trend_is_told_where_levels_cannot_be(harness: ServiceHarness) -> None:
+    """Each of what a fit found is told by itself: an agent may take one and not another."""
+    found = [Finding("levels_differ", "").to_json(), Finding("trend", "").to_json()]
+    for dim, told in (2, {"levels": True, "trend": True}), (300, {"trend": True}):
+        harness.create(algorithm="anytime", dim=dim)
+        for _ in range(4):
+            decision = harness.decide(contexts=np.eye(2, dim))
+            harness.reward(1.0, round=decision.round)
+        harness.run(ask_fit(harness.key, harness.agents))
+        assert harness.session.fit_due is not None
+        harness.finish(harness.session.fit_due, replace(ZERO, findings=found))
+        assert harness.session.options == told
 
 
 @on_one_database

@@ -16,6 +16,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import in_time
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.scaling import power_of_two
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.rank_one_posterior import Posterior
@@ -395,7 +396,9 @@ def _refit(
 
 def bound(covariance: Floats) -> float:
     """Return the 95% quantile of a normal vector's length, by Satterthwaite's approximation."""
+    unit = power_of_two(covariance)  # where contexts are tiny no float holds the squares
+    covariance = covariance / unit
     total, square = float(np.trace(covariance)), float(np.sum(covariance**2))
     if square == 0.0:
         return 0.0
-    return float(np.sqrt(square / total * chdtri(total**2 / square, 1.0 - LEVEL)))
+    return float(np.sqrt(unit * (square / total * chdtri(total**2 / square, 1.0 - LEVEL))))

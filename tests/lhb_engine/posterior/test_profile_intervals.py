@@ -257,3 +257,9 @@ def test_only_what_is_beyond_chance_speaks_against_shared_profiles_in_gain():
     drawn = [drawn_totals([found], one) for one in (0.0, apart[20.0])]
     np.testing.assert_allclose(np.var(drawn[1] - drawn[0], axis=0), apart[20.0])
     np.testing.assert_allclose(drawn[1].mean(axis=0), drawn[0].mean(axis=0))
+
+
+@pytest.mark.parametrize("unit", [2.0**-900, 2.0**900])
+def test_a_bound_is_that_of_any_unit(unit):
+    covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
+    assert bound(unit * covariance) == np.sqrt(unit) * bound(covariance) > 0.0

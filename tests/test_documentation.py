@@ -90,6 +90,14 @@ def test_a_program_that_a_page_includes_is_linked_above_it() -> None:
             assert f'{shown}\n--8<-- "{program}"' in text, f"{name}: {program}"
 
 
+@pytest.mark.parametrize(("names", "most"), [("*.md", 50_000), ("architecture.md", 1200)])
+def test_the_docs_stay_short(names: str, most: int) -> None:
+    """Words as `wc -w` counts them, bars and numbers too: who adds takes away."""
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs").rglob(names)]
+    assert pages
+    assert sum(len(page.split()) for page in pages) <= most
+
+
 @cache
 def headings(document: str) -> list[str]:
     return re.findall(r"^#+ (.+)$", (ROOT / document).read_text("utf-8"), re.M)

@@ -129,15 +129,21 @@ def _items(rulebook: Rulebook, verdicts: Sequence[Verdict]) -> str:
 
 
 def _judgement(item: Item, outcomes: dict[str, list[str]]) -> str:
-    """Return the outcomes of an item's claims by experiment; equal ones are counted."""
+    """Return the outcomes of an item's claims by experiment."""
     by_experiment: dict[str, Counter[str]] = {}
     for claim in item.claims:
         counts = by_experiment.setdefault(claim.partition(".")[0], Counter())
         counts.update(outcomes.get(claim, ["not run"]))
     return "; ".join(
-        f"[{name}](#{name}): " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
-        for name, counts in by_experiment.items()
+        f"[{name}](#{name}): {_counted(counts)}" for name, counts in by_experiment.items()
     )
+
+
+def _counted(counts: Counter[str]) -> str:
+    """Return how many of each outcome there are, or the one that all have."""
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
 
 
 def _section(name: str, record: Record | None, rulebook: Rulebook, scale: Scale) -> str:

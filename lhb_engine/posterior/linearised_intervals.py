@@ -397,8 +397,7 @@ def _refit(
 def bound(covariance: Floats) -> float:
     """Return the 95% quantile of a normal vector's length, by Satterthwaite's approximation."""
     unit = power_of_two(covariance)  # where contexts are tiny no float holds the squares
-    covariance = covariance / unit
-    total, square = float(np.trace(covariance)), float(np.sum(covariance**2))
+    total, square = float(np.trace(covariance / unit)), float(np.sum((covariance / unit) ** 2))
     if square == 0.0:
         return 0.0
     return float(np.sqrt(unit * (square / total * chdtri(total**2 / square, 1.0 - LEVEL))))

@@ -110,8 +110,7 @@ class FinishFit(SessionCommand[str | None]):
 def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, Any]) -> None:
     """Add what a fit found to the options, as a change of options does.
 
-    An option that is told to be false stays so. Where rows were dropped no fit can learn anew, and
-    the findings stay; as do those whose option the agent does not take.
+    A finding stays where its option is told false, rows were dropped, or the agent cannot take it.
     """
     told, taken = make_options(session.algorithm, session.options), dict[str, Any]()
     for name, one in told.advised(estimate.get("findings", ())).items():
@@ -120,11 +119,10 @@ def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, An
             check_dropped(session, changed)
             build_agent(changed, None)
             taken |= {} if session.options.get(name) is False else {name: one}
-    if not taken or session.revision == MOST_CHANGES:
-        return
-    changed = replace(session, options=session.options | taken)
-    take_options(uow, session, changed.options, build_agent(changed, None))
-    note(uow, session.tenant, FIT, "session_changed", session.id, options=taken)
+    if taken and session.revision < MOST_CHANGES:
+        changed = replace(session, options=session.options | taken)
+        take_options(uow, session, changed.options, build_agent(changed, None))
+        note(uow, session.tenant, FIT, "session_changed", session.id, options=taken)
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, done: DueFit) -> None:

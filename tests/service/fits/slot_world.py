@@ -167,7 +167,7 @@ class World:
     def n_read_now(self) -> Counter[str]:
         """Return the rows that a fit reads after another one has kept what it could."""
         for _ in range(2):
-            self.play(2)
+            self.play(4)
             self.ask()
         return self.n_read[-1]
 

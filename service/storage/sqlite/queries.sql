@@ -56,10 +56,13 @@ where tenant = $1 and webhook = $2 and next_at <= $3 order by next_at limit 1
 insert or fail into measurements ({measurements}) values {measurements_row}
 
 -- name: joined_rounds
--- the rows of `rounds_of` as text by column; 0 if all have contexts, and these are of one length
+-- the rows of `rounds_of` as text by column; 0 if all have contexts, and these are of one length;
+-- nothing where contexts as long as the first one would take more than 64 MB
 select group_concat(round), group_concat(position),
     nullif(count(*) * max(length(context)), 0) - sum(length(context)),
     cast(group_concat(context, '') as blob)
 from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3
     and round between $4 and $5 and position <= $6
+    and (select length(context) from decisions where tenant = $1 and session_id = $2
+        and trajectory = $3 and round = $4) between 1 and (1 << 26) / ($5 - $4 + 1)

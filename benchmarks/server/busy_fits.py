@@ -6,9 +6,8 @@ Each fit is a real one, repeated until a file says that it is enough.
 import os
 from pathlib import Path
 
-import service.fits.embedded
+import service.fits.processes
 from benchmarks.server import stalls
-from service.base.process_pool import Processes
 from service.fits.fit_answer import Fitted
 from service.fits.job import run_fit
 
@@ -30,5 +29,5 @@ def long_fit(
 
 def serve() -> None:
     """Run the server. Import and call it: the fit process finds `long_fit` by its module."""
-    service.fits.embedded.FitPool.__init__.__defaults__ = (long_fit, Processes)
+    setattr(service.fits.processes, "run_fit", long_fit)  # noqa: B010
     stalls.serve()

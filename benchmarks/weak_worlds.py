@@ -1,10 +1,11 @@
 """Weak signals and few rounds: `lhb bench decide --board weak`.
 
 A season of a week, a line and a base twenty times the effect lie over rewards whose signal has 0.05
-to 0.5 of the standard deviation of their noise. A rota, each arm in turn, chose for some days; then
-an agent chooses for 100 to 400. The score is the share of what the best arms earn over chance, in
-the rounds of the agent. The rival knows the family of the kernel: a Bayesian ridge on contexts
-carried by each kernel of the family, averaged by their evidence.
+to 0.5 of the standard deviation of their noise; on the board weak_power, 0.05 to 0.5 of the noise's
+power, its variance. A rota, each arm in turn, chose for some days; then an agent chooses for 100 to
+400. The score is the share of what the best arms earn over chance, in the rounds of the agent. The
+rival knows the family of the kernel: a Bayesian ridge on contexts carried by each kernel of the
+family, averaged by their evidence.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ class WeakWorld(LongHorizonEnvironment):
     own: Floats  # of each arm, (K, d)
 
     @classmethod
-    def of(cls, seed: int, before: int) -> Self:
+    def of(cls, seed: int, before: int, *, power: bool = False) -> Self:
         """Draw the world of one seed, whose agent begins after `before` rounds."""
         rng = np.random.default_rng([32, seed])
         family = FAMILIES[seed % 3]
@@ -74,7 +75,8 @@ class WeakWorld(LongHorizonEnvironment):
             np.arange(4000), rng.integers(arms, size=4000)
         ]
         effect = float(np.std(np.convolve(signals, world.weights)[HORIZON:4000]))
-        world.noise = effect / float(0.05 * 10.0 ** rng.random())
+        ratio = float(0.05 * 10.0 ** rng.random())
+        world.noise = effect / (np.sqrt(ratio) if power else ratio)
         rounds = np.arange(1, before + world.rounds + 1)
         week = 2.0 * effect * rng.standard_normal(7)
         line = rng.uniform(-3.0, 3.0) * effect * rounds / len(rounds)
@@ -193,9 +195,9 @@ class Played:
         return 1.0 - lost / self.possible
 
 
-def play(algorithm: str, before: int, seed: int) -> float:
+def play(algorithm: str, before: int, seed: int, *, power: bool = False) -> float:
     """Return the share of the possible gain that an algorithm has in the world of a seed."""
-    world = WeakWorld.of(seed, before)
+    world = WeakWorld.of(seed, before, power=power)
     agent = agent_of(algorithm, world, before)
     run = simulate(agent, world, n_rounds=before + world.rounds, seed=seed)
     return Played(world, before, run).share
@@ -211,6 +213,7 @@ def run(
     algorithms: Sequence[str],
     seeds: Sequence[int],
     *,
+    power: bool = False,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
@@ -226,7 +229,7 @@ def run(
     for name in names:
         rival: Floats | None = None
         for algorithm in dict.fromkeys([RIDGE, *algorithms]):
-            played = partial(play, algorithm, HISTORIES[name])
+            played = partial(play, algorithm, HISTORIES[name], power=power)
             shares = np.array(Parallel(n_jobs=jobs)(delayed(played)(seed) for seed in seeds))
             rival = shares if rival is None else rival
             row = {

@@ -9,11 +9,14 @@ import typer
 from clients.cli.output import AsJson, show
 from clients.cli.simulate import algorithms
 
+WEAK = ("weak", "weak_power")
+BOARDS = ("main", "harder", "life", "told", "dense", "profiles", "poor", *WEAK)
+
 
 def decide(
     board: Annotated[
         str,
-        typer.Option(help="Board: main, harder, life, told, dense, profiles, poor, weak or all."),
+        typer.Option(help=f"Board: {', '.join(BOARDS)} or all."),
     ] = "main",
     algorithm: Annotated[
         list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
@@ -32,7 +35,7 @@ def decide(
 ) -> None:
     """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md).
 
-    On the board weak the score is the share of the possible gain, beside a ridge's.
+    On the boards weak and weak_power the score is the share of the possible gain, beside a ridge's.
 
     Example: lhb bench decide --board harder --seeds 5
     """
@@ -47,21 +50,20 @@ def decide(
         "profiles": scoreboard.PROFILES,
         "poor": scoreboard.POOR,
     }
-    names = algorithm or (["anytime"] if variant or board == "weak" else ["anytime", "ad_lasso"])
+    names = algorithm or (["anytime"] if variant or board in WEAK else ["anytime", "ad_lasso"])
     for text in variant or ():
         try:
             scoreboard.variant_of(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         names.append(f"anytime {text}")
-    if board == "weak":
-        _decide_weak(names, world, range(first_seed, first_seed + seeds), jobs, as_json)
+    if board in WEAK:
+        all_seeds = range(first_seed, first_seed + seeds)
+        _decide_weak(names, world, all_seeds, jobs, as_json, power=board == "weak_power")
         return
     worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
     if not worlds:
-        raise typer.BadParameter(
-            f"no board {board!r}: main, harder, life, told, dense, profiles, poor, weak or all"
-        )
+        raise typer.BadParameter(f"no board {board!r}: {', '.join(BOARDS)} or all")
     if world:
         worlds = tuple(w for w in worlds if w.name in world)
     if not as_json:
@@ -77,7 +79,13 @@ def decide(
 
 
 def _decide_weak(
-    names: list[str], histories: list[str] | None, seeds: range, jobs: int, as_json: bool
+    names: list[str],
+    histories: list[str] | None,
+    seeds: range,
+    jobs: int,
+    as_json: bool,
+    *,
+    power: bool,
 ) -> None:
     """Play the weak worlds; a world's name is how long its history is."""
     from benchmarks import weak_worlds
@@ -88,7 +96,7 @@ def _decide_weak(
     if not as_json:
         typer.echo(weak_worlds.HEADER)
     progress = (lambda line: None) if as_json else typer.echo
-    rows = weak_worlds.run(played, names, seeds, jobs=jobs, progress=progress)
+    rows = weak_worlds.run(played, names, seeds, power=power, jobs=jobs, progress=progress)
     show({"seeds": list(seeds), "weak": rows}, as_json, ())
 
 

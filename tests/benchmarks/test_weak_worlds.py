@@ -6,9 +6,10 @@ import pytest
 from benchmarks import weak_worlds as weak
 
 
+@pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_world_is_as_weak_as_the_board_says(seed):
-    world = weak.WeakWorld.of(seed, 0)
+def test_a_world_is_as_weak_as_the_board_says(seed, power):
+    world = weak.WeakWorld.of(seed, 0, power=power)
     assert 100 <= world.rounds <= 400
     assert 3 <= world.dim <= 8
     assert 3 <= world.n_arms <= 6
@@ -17,7 +18,7 @@ def test_a_world_is_as_weak_as_the_board_says(seed):
     arms = np.random.default_rng(seed).integers(world.n_arms, size=6000)
     signals = world.signals(world.contexts(5001, 11000))[np.arange(6000), arms]
     effect = np.std(np.convolve(signals, world.weights)[weak.HORIZON : 6000])
-    assert 0.045 < effect / world.noise < 0.55
+    assert 0.045 < (effect / world.noise) ** (2 if power else 1) < 0.55
 
 
 def test_chance_and_the_best_arms_have_shares_0_and_1():

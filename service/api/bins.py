@@ -56,10 +56,8 @@ def bins_of(
     times = np.maximum.accumulate(times)
     if by != "time":
         return of_numbers(first, last, n, times)
-    span, slot, start = times[-1] - times[0], timeline.slot_seconds, int(timeline.begins(1) or 0)
-    widths = [*WIDTHS]
-    if slot is not None:
-        widths = [slot, *(w for w in WIDTHS if w > slot and w % slot == 0)]
+    span, start = times[-1] - times[0], int(timeline.begins(1) or 0)
+    widths = timeline.widths(WIDTHS)
     width = int(next((w for w in widths if span / w < n - 1), max(1.0, span)))
     begins, starts = np.unique(np.floor((times - start) / width), return_index=True)
     edges = np.append(first + starts, last + 1).astype(np.int64)

@@ -18,7 +18,7 @@ from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
 from service.lift.exact import nearest
 from service.lift.steps import sums_so_far
-from service.lift.sums import DAY, GROUPS, LiftSums
+from service.lift.sums import GROUPS, LiftSums
 from service.lift.units import TRAJECTORIES, units_in_words
 from service.lift.watch import sum_up
 from service.rounds.timeline import in_rounds, timeline_of
@@ -148,11 +148,8 @@ def _refused(
         return f"{reason}have rewards: more rounds of the same {units} do not help", inf, None
     reason += f", which come with about {ceil(to_go)} more of both groups together"
     rounds, n_rounds = session.horizon + 1, block_rounds(session.horizon)
-    seconds = timeline_of(session).slot_seconds
-    if seconds is None:
-        return reason, to_go * rounds, None
-    a_day = rounds / (n_rounds * seconds / DAY)
-    return f"{reason}, in {to_go * rounds / a_day:.3g} days", to_go * rounds, a_day
+    days, a_day = timeline_of(session).days(to_go, rounds, n_rounds)
+    return reason + days, to_go * rounds, a_day
 
 
 def _said(lift: Lift, of: str, sums: LiftSums, units: str, session: SessionRow) -> str:

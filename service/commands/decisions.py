@@ -158,12 +158,11 @@ class Decide(SessionCommand[Taken | Blocked]):
 
     def _refuse_time(self, uow: UnitOfWork, session: SessionRow, planned: Planned) -> None:
         """Raise a 422 where `at` is none that the session takes, once the rewards are in."""
-        timeline = timeline_of(session)
-        if timeline.slot_seconds is None:
-            detail = "a decision names its time only in a session with a clock, or in a history"
-            raise Problem(ProblemCode.INVALID, detail, "at")
-        last = max((new.last_round for _, new in planned), default=0)
-        timeline.time_of(self.at, uow.now, timeline.begun_with(session, last))
+        timeline, last = (
+            timeline_of(session),
+            max((new.last_round for _, new in planned), default=0),
+        )
+        timeline.refuse_time(self.at, uow.now, timeline.begun_with(session, last))
 
     def take(
         self,

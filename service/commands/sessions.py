@@ -284,8 +284,7 @@ def _with_options(session: SessionRow, changes: dict[str, Any]) -> SessionRow:
     options = {**session.options, **new_options}
     settings = {name: value for name, value in changes.items() if name in PLAIN}
     asked_trial = changes.get("mode"), changes.get("guard")
-    begun = session.n_rounds, session.n_measurements, timeline_of(session).n_slots(session)
-    trial = session.trial.changed(*asked_trial, begun)
+    trial = session.trial.changed(*asked_trial, timeline_of(session).begun(session))
     changed = replace(session, **{**settings, "options": options, "trial": trial})
     if session.revision == MOST_CHANGES and options != session.options:
         detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"

@@ -49,8 +49,7 @@ def begin_rounds(
     a slot before it. The session's counters include the decision.
     """
     windows = session.schedule.open
-    if timeline.slot_seconds is not None:
-        uow.save(session)  # the schedule has the number of slots
+    timeline.save_begun(uow, session)
     if not windows or n < windows[0].window.due:
         return
     is_reached = n >= windows[-1].window.due

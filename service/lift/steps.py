@@ -72,7 +72,7 @@ def lift_sums_without(
 
 def units_of(reader: Reader, session: SessionRow, trajectory: TrajectoryRow) -> list[LiftUnitRow]:
     """Return the units of a trajectory that the session's comparison has summed, its past first."""
-    name, n = trajectory.key, timeline_of(session).n_slots(session) or trajectory.n_rounds
+    name, n = trajectory.key, timeline_of(session).n_begun_of(session, trajectory.n_rounds)
     places = [(name, block) for block in range(block_of(name, n, session.horizon) + 1)]
     past = reader.lift_units(session.key, 0, [(name, PAST)]) if name else {}
     return [*past.values(), *reader.lift_units(session.key, session.trial.since, places).values()]

@@ -40,7 +40,7 @@ def keep_lift(uow: UnitOfWork, key: SessionKey, step: Step) -> bool | None:
     lift = step.sums.lift(trial, in_all=in_all) if is_armed else None
     has_tripped = isinstance(lift, Lift) and lift.high < 0.0
     if isinstance(lift, Lift) and has_tripped:
-        session.trial = trial.tripped(timeline_of(session).n_slots(session))
+        session.trial = trial.tripped(timeline_of(session).begun(session))
         uow.save(session)
         interval = {"difference": lift.difference, "low": lift.low, "high": lift.high}
         about: dict[str, Any] = {**interval, "in_all": in_all}

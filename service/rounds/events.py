@@ -42,6 +42,5 @@ def apply(session: SessionRow, trajectory: TrajectoryRow, event: Event, begun: i
             begun = timeline.begun_with(session, event.last_round)
     if begun <= before:
         return 0
-    if timeline.slot_seconds is not None:
-        session.schedule.n_slots = begun
+    timeline.begin(session, begun)
     return begun

@@ -5,7 +5,7 @@ kinds answer the same calls. This module alone reads which kind a session has.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -19,6 +19,7 @@ from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision, PastByTime
+from service.rounds.retention import DAY
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import (
     check_span,
@@ -40,6 +41,7 @@ from service.session.records import (
     Watermark,
 )
 from service.session.slot_clock import MOST_SLOTS, SlotClock, longest_total
+from service.session.trial import Begun
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.unit_of_work import UnitOfWork
@@ -63,13 +65,28 @@ class ByDecision:
         """
         return max(now if asked is None else asked, last_at)
 
+    def refuse_time(self, asked: float | None, now: float, n_begun: int) -> None:
+        """Raise a 422 if a request cannot take a decision of the time that it says."""
+        detail = "a decision names its time only in a session with a clock, or in a history"
+        raise Problem(ProblemCode.INVALID, detail, "at")
+
     def n_begun(self, session: SessionRow) -> int:
         """Return how many rounds have begun, as lags and fits count them."""
         return session.n_rounds
 
-    def n_slots(self, session: SessionRow) -> int | None:
-        """Return how many slots have begun; None without a clock."""
-        return None
+    def n_begun_of(self, session: SessionRow, n_rounds: int) -> int:
+        """Return how many rounds have begun, as a trajectory with `n_rounds` decisions has them."""
+        return n_rounds
+
+    def begin(self, session: SessionRow, n: int) -> None:
+        """Note in a session's state that `n` rounds have begun."""
+
+    def save_begun(self, uow: UnitOfWork, session: SessionRow) -> None:
+        """Save a session's row where its schedule has the number of rounds that have begun."""
+
+    def begun(self, session: SessionRow) -> Begun:
+        """Return what a comparison that begins now leaves out."""
+        return Begun(session.n_rounds, session.n_measurements)
 
     def begun_by(self, position: int, at: float) -> int:
         """Return the number of the round that a decision begins: its position in the session."""
@@ -86,6 +103,17 @@ class ByDecision:
     def begins(self, round: int) -> float | None:
         """Return when a round begins, in Unix seconds; None where a decision begins it."""
         return None
+
+    def widths(self, widths: Sequence[int]) -> Sequence[int]:
+        """Return those of some widths of bins, in seconds, that cut no round in two."""
+        return widths
+
+    def days(self, n: float, n_measured: int, n_rounds: int) -> tuple[str, float | None]:
+        """Return in how many days `n` blocks come, in words, and how many measured rounds a day.
+
+        A block has `n_measured` of `n_rounds` rounds. Without a clock nobody knows.
+        """
+        return "", None
 
     def passed(self, due: int, n_begun: int) -> int:
         """Return after which round the fit that follows the one due after `due` is looked for."""
@@ -260,11 +288,30 @@ class BySlot:
             raise Problem(ProblemCode.OUT_OF_RANGE, f"{detail} {self.clock.late_slots}", "at")
         return max(min(asked, now), slots.begin(settled + 1))
 
+    refuse_time = time_of
+
     def n_begun(self, session: SessionRow) -> int:
         """Return how many slots have begun, those of erased decisions and totals included."""
         return session.schedule.n_slots
 
-    n_slots = n_begun
+    def n_begun_of(self, session: SessionRow, n_rounds: int) -> int:
+        """Return how many slots have begun: all trajectories have the same."""
+        return session.schedule.n_slots
+
+    def begin(self, session: SessionRow, n: int) -> None:
+        """Note how many slots have begun in the schedule."""
+        session.schedule.n_slots = n
+
+    def save_begun(self, uow: UnitOfWork, session: SessionRow) -> None:
+        """Save the row: its schedule has the number of slots."""
+        uow.save(session)
+
+    def begun(self, session: SessionRow) -> Begun:
+        """Return it with the slots that have begun, the last of which is not over."""
+        n = session.schedule.n_slots
+        return Begun(
+            session.n_rounds, session.n_measurements, n, max(n - 1, 0), ("live",), ("shadow",)
+        )
 
     def begun_by(self, position: int, at: float) -> int:
         """Return the slot of a time."""
@@ -282,6 +329,16 @@ class BySlot:
         """Return when a slot begins."""
         return self.clock.slots.begin(round)
 
+    def widths(self, widths: Sequence[int]) -> Sequence[int]:
+        """Return that of a slot, and those of whole slots."""
+        slot = self.slot_seconds
+        return [slot, *(width for width in widths if width > slot and width % slot == 0)]
+
+    def days(self, n: float, n_measured: int, n_rounds: int) -> tuple[str, float | None]:
+        """Return them by the length of a slot."""
+        a_day = n_measured / (n_rounds * self.slot_seconds / DAY)
+        return f", in {n * n_measured / a_day:.3g} days", a_day
+
     def passed(self, due: int, n_begun: int) -> int:
         """Return the slot before the latest: of boundaries passed in silence there is one fit."""
         return max(due, n_begun - 1)
@@ -294,8 +351,9 @@ class BySlot:
         begun = np.concatenate([[0], self.clock.slots.at_each(times), lasts + 1])
         order = np.argsort(at, kind="stable")
         at, begun = at[order], np.maximum.accumulate(begun[order])
-        if begun[-1] < session.schedule.n_slots:  # who began the latest slot is erased
-            return session.schedule.n_slots - 1, []
+        n = self.n_begun(session)
+        if begun[-1] < n:  # who began the latest slot is erased
+            return n - 1, []
         latest = at[np.argmax(begun)] - session.reward_wait_seconds
         before = np.searchsorted(at, latest, "right") - 1
         found: list[int] = np.unique(begun[max(0, before) :]).tolist()

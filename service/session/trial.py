@@ -18,7 +18,6 @@ Policy = Literal["default_arm", "uniform"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
 Group = Literal["agent", "control"]
 Guard = Literal["off", "armed", "tripped"]
-Begun = tuple[int, int, int | None]  # rounds, rewards, and slots so far: None without a clock
 HOLDOUT_DEFAULTS: dict[str, Any] = {
     "policy": "default_arm",
     "planned_rounds": 100_000,
@@ -70,6 +69,18 @@ class HoldoutBody(TypedDict, total=False):
     ]
 
 
+class Begun(NamedTuple):
+    """How much of a session has begun: rounds, rewards and, with a clock, slots."""
+
+    rounds: int
+    rewards: int
+    slots: int = 0
+    over: int | None = None  # the last slot that is over; None without a clock
+    # a change to these modes begins a new comparison, or ends it with the last slot that is over
+    anew_in: tuple[Mode, ...] = ()
+    over_in: tuple[Mode, ...] = ()
+
+
 class Play(NamedTuple):
     """How a round is played."""
 
@@ -116,31 +127,27 @@ class Trial:
         Arming the guard begins a new comparison: what came before neither trips it nor hides harm.
         With a clock, so does the end of a shadow: totals name no decision, so slots must tell.
         """
-        n_slots = begun[2]
         changes: dict[str, Any] = {}
         if mode not in (None, self.mode):
             changes["mode"] = mode
         if guard is not None and not guard == self.guard == "off":
             changes["guard"] = guard
         changed = Trial(**{**asdict(self), **changes}) if changes else self
-        if guard == "armed" or (n_slots is not None and changes.get("mode") == "live"):
+        if guard == "armed" or changes.get("mode") in begun.anew_in:
             return changed.anew(begun)
-        if n_slots is not None and changes.get("mode") == "shadow":
-            return replace(changed, until_slot=max(n_slots - 1, 0))
+        if changes.get("mode") in begun.over_in:
+            return replace(changed, until_slot=begun.over)
         return changed
 
     def anew(self, begun: Begun) -> "Trial":
         """Return the trial with a comparison that begins now."""
-        n_rounds, n_rewards, n_slots = begun
-        until = None if n_slots is None or self.mode == "live" else max(n_slots - 1, 0)
-        return replace(
-            self, since=n_rounds, since_reward=n_rewards, since_slot=n_slots or 0, until_slot=until
-        )
+        rounds, rewards, slots, over, *_ = begun
+        until = None if self.mode == "live" else over
+        return replace(self, since=rounds, since_reward=rewards, since_slot=slots, until_slot=until)
 
-    def tripped(self, n_slots: int | None) -> "Trial":
-        """Return the trial once lift lies below zero; `n_slots` as in `Begun`."""
-        until = None if n_slots is None else n_slots - 1
-        return replace(self, guard="tripped", until_slot=until)
+    def tripped(self, begun: Begun) -> "Trial":
+        """Return the trial once lift lies below zero, when so much has begun."""
+        return replace(self, guard="tripped", until_slot=begun.over)
 
     def counts(self, slot: int, horizon: int) -> bool:
         """Return whether groups played a slot, and all those whose actions it may still pay for."""

@@ -62,7 +62,7 @@ def copied_session(
             )
             raise Problem(ProblemCode.ROUND_DROPPED, detail)
         # sums of slots stand for dropped rounds
-        copy.trial = copy.trial.anew((copy.n_rounds, copy.n_measurements, source.schedule.n_slots))
+        copy.trial = copy.trial.anew(timeline_of(copy).begun(copy))
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
         raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")

@@ -312,7 +312,7 @@ class ImportFold:
         place = unit.trajectory, unit.block
         check(place > self._last_unit, "block", "units are in order")
         n_rounds = self._trajectories.n_rounds(unit.trajectory)
-        n = timeline_of(session).n_slots(session) or n_rounds
+        n = timeline_of(session).n_begun_of(session, n_rounds)
         n_blocks = block_of(unit.trajectory, n, session.horizon)
         has_block = n > 0 and PAST <= unit.block <= n_blocks
         check(has_block, "block", "the trajectory has no such block")

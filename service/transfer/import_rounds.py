@@ -251,7 +251,7 @@ class Trajectories:
             row = TrajectoryRow(*NO_OWNER, name) if part is None else part.row
             n_rounds, n, through = (given[count] for count in COUNTS)
             check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
-            last = timeline_of(session).n_slots(session) or n_rounds
+            last = timeline_of(session).n_begun_of(session, n_rounds)
             fits = row.n_measurements <= n and row.measured_through <= through <= last
             check(fits, "n_measurements", "fewer than there are")
             n_gone += n_rounds if part is None else part.n_before

@@ -16,15 +16,16 @@ _NUMBERS = Struct("<4Q")
 class Draw(NamedTuple):
     """The randomness of one round of one trajectory, computed on demand.
 
-    `seed`, in [0, 2**53), `trajectory` and `round` are hashed. `position`, the round's number in
-    the session (by default `round`), and `slot`, with a clock, are not.
+    `seed`, in [0, 2**53), `trajectory` and `round` are hashed. `position`, which counts rounds in
+    the session, and `turn`, which counts them in the trajectory, are not; by default these are
+    `round`. Where rounds are slots of time, both are the slot.
     """
 
     seed: int
     trajectory: str
     round: int
     position: int | None = None
-    slot: int | None = None
+    turn: int | None = None
 
     def below(self, n: int, purpose: str = "arm") -> int:
         """Draw a uniform integer in [0, n), without modulo bias (rejection sampling)."""

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 # what a condition on a feature names
 FEATURES = {
     "clock": r"^(clock|slots)$|clock_of|is_by_trajectory|keeps_totals|has_totals|slot_seconds"
-    r"|n_slots|is_of_(all|each)|^draw\.slot$|^type of .*(timeline|closing|past)",
+    r"|n_slots|is_of_(all|each)|^type of .*(timeline|closing|past)",
     "levels": "levels|stretches",
     "memory": "^memory$",
     "reward_mode": "reward_mode|_is_counted|is_plain",
@@ -31,26 +31,26 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 47972  # the target is 40 000
+MOST_LINES = 48131  # the target is 40 000
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 22
 # conditions on each feature, and files that have some: as many as there are, so that none is added
 # unseen; those on a clock are to be at most 6 in 3 files
 MOST_CONDITIONS = {
-    "clock": (40, 18),
+    "clock": (6, 3),
     "levels": (28, 16),
     "memory": (5, 3),
     "reward_mode": (2, 2),
     "default_reward": (5, 5),
     "covariates": (31, 15),
-    "trial": (26, 12),
-    "retention": (29, 12),
+    "trial": (27, 13),
+    "retention": (31, 13),
     "zero_start": (8, 4),
     "erasing": (15, 9),
 }
-MOST_FILES_OF_TWO_FEATURES = 20
+MOST_FILES_OF_TWO_FEATURES = 12
 # files of service/, outside the rooms of sessions and rounds, with conditions on two features
-MOST_FILES_OUTSIDE = 6
+MOST_FILES_OUTSIDE = 0
 
 
 def sources(*places: str) -> Iterator[Path]:
@@ -103,9 +103,6 @@ def words(condition: ast.expr) -> set[str]:
                     named.add(word)
             case ast.Call(func=ast.Name("type" | "isinstance"), args=[one, *_]):
                 named |= {f"type of {word}" for word in words(one)}
-        match node:
-            case ast.Attribute(value=ast.Name("draw"), attr="slot"):
-                named.add("draw.slot")
     return named
 
 
@@ -143,7 +140,6 @@ def of_two_features() -> list[str]:
     ("code", "features"),
     [
         ("if session.clock is None: pass", {"clock": 1}),
-        ("if draw.slot is None: pass", {"clock": 1}),
         ("UNITS[type(timeline_of(session))]", {"clock": 1}),
         ("if isinstance(past, ByTime): pass", {"clock": 1}),
         ("def f(s):\n    n = s.slot_seconds\n    if n is None: pass", {"clock": 1}),

@@ -114,11 +114,12 @@ class Anytime(Agent):
         if self.candidates is not None:
             greedy = Agent(self.dim, self.horizon, self.options)
             greedy.products = self.products
-            greedy.theta = self.candidates[(_position(draw) - 1) % len(self.candidates)]
+            position = draw.round if draw.position is None else draw.position
+            greedy.theta = self.candidates[(position - 1) % len(self.candidates)]
             return greedy.scores(contexts)
         if self.theta is not None:
             return scores
-        round = draw.round if draw.slot is None else draw.slot
+        round = draw.round if draw.turn is None else draw.turn
         begun = (round - 1) // self._held + self._first_turn(draw)
         turn, feature = divmod(begun, self.dim)
         return contexts[:, feature] * (1.0 if turn % 2 == 0 else -1.0)
@@ -397,10 +398,3 @@ class Anytime(Agent):
             if (numbers := getattr(self, name)) is not None:
                 setattr(self, name, resized(numbers, *place))
         self.products = products
-
-
-def _position(draw: Draw) -> int:
-    """Return the number in the session of the round, or of its slot where there is a clock."""
-    if draw.slot is not None:
-        return draw.slot
-    return draw.round if draw.position is None else draw.position

@@ -158,10 +158,8 @@ class Decide(SessionCommand[Taken | Blocked]):
 
     def _refuse_time(self, uow: UnitOfWork, session: SessionRow, planned: Planned) -> None:
         """Raise a 422 where `at` is none that the session takes, once the rewards are in."""
-        timeline, last = (
-            timeline_of(session),
-            max((new.last_round for _, new in planned), default=0),
-        )
+        timeline = timeline_of(session)
+        last = max((new.last_round for _, new in planned), default=0)
         timeline.refuse_time(self.at, uow.now, timeline.begun_with(session, last))
 
     def take(

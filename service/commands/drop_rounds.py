@@ -1,12 +1,48 @@
-"""Dropping the rows of old rounds, in slices (`service.rounds.retention`)."""
+"""What a session gives up, and dropping the rows of old rounds (`service.rounds.retention`)."""
 
 from collections.abc import Generator
 
-from service.rounds.retention import Plan, is_busy, may_begin, n_before
-from service.session.records import SessionKey
+from lhb_engine.history import LATEST
+from service.rounds.retention import Plan, in_lift, is_busy
+from service.rounds.timeline import timeline_of
+from service.session.records import SessionKey, SessionRow
 from service.storage.ports import DropCursor
+from service.storage.reader import Reader
 from service.writer.command import Command, session_command
 from service.writer.unit_of_work import UnitOfWork
+
+DAY = 86_400.0
+LEAST_SECONDS = 3600.0  # a retry that comes sooner gets its first answer, whatever is kept
+# a pass over the rows begins when this share of them may go: then each row is looked at a few times
+LEAST_SHARE = 1 / 8
+
+
+def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
+    """Return what a session may give up; None if it is nothing, or too little for a pass."""
+    keeps_all = session.keep_rounds is None and session.keep_days is None
+    if keeps_all or is_busy(session) or session.archived_at is not None:
+        return None
+    n, until = session.n_rounds, now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
+    least = session.dropped_to + (n - session.dropped_to) * LEAST_SHARE
+    to = min(n - (session.keep_rounds or LATEST), in_lift(reader, session).decided)
+    if to <= least:
+        return None
+    found = timeline_of(session).to_give_up(reader, session, to, until, now)
+    if found is None or found.dropped_to <= least:
+        return None
+    return found if _may_begin(reader, session, found, now) else None
+
+
+def _may_begin(reader: Reader, session: SessionRow, found: Plan, now: float) -> bool:
+    """Return whether a plan holds still: the next fit goes on from the sums, whatever has come.
+
+    A value that a fit has used, or a decision, may have been corrected since.
+    """
+    if is_busy(session) or session.archived_at is not None:
+        return False
+    if found.dropped_to > in_lift(reader, session).decided:
+        return False
+    return timeline_of(session).still_given_up(reader, session, found, now)
 
 
 @session_command
@@ -19,7 +55,7 @@ def give_up_rounds(uow: UnitOfWork, key: SessionKey, plan: Plan) -> bool:
     session = uow.session(key)
     if session is None or session.swept_to < session.dropped_to:
         return False
-    if plan.dropped_to <= session.dropped_to or not may_begin(uow.stored, session, plan, uow.now):
+    if plan.dropped_to <= session.dropped_to or not _may_begin(uow.stored, session, plan, uow.now):
         return False
     session.dropped_to = plan.dropped_to
     uow.save(session)
@@ -38,7 +74,7 @@ def drop_slice(
     session = uow.session(key)
     if session is None or is_busy(session) or session.swept_to >= to:
         return None
-    dropped = uow.drop(key, to, n_before(session), done)
+    dropped = uow.drop(key, to, timeline_of(session).n_before(session), done)
     session.n_dropped_rounds += dropped.n_rounds
     session.n_dropped_measurements += dropped.n_measurements
     session.n_dropped_complete += dropped.n_complete

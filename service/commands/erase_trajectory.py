@@ -7,7 +7,6 @@ from service.commands.out_of_turn import fit_anew
 from service.commands.sessions import find_session
 from service.fits.when_due import recount
 from service.lift.steps import lift_sums_without
-from service.rounds.closing import closing_of
 from service.rounds.retention import measurements_left, rounds_left
 from service.rounds.timeline import timeline_of
 from service.session.records import COMMAND_LINE, Actor, HiddenRows, SessionKey
@@ -97,10 +96,7 @@ def hide_trajectory(
         return False
     stored = uow.stored
     voids = stored.voids_of((*key, trajectory), 1, row.n_rounds)  # they have positions, too
-    n_rounds = rounds_left(stored, session, row)
-    if closing_of(session).keeps_totals:  # dropped rounds are in sums of slots, and leave these
-        session.n_dropped_rounds -= row.n_rounds - n_rounds
-        n_rounds = row.n_rounds
+    n_rounds = timeline.erased(session, row.n_rounds, rounds_left(stored, session, row))
     n_measurements = measurements_left(stored, session, row)
     changes = timeline.without(stored, session, trajectory)
     if has_only_sums(session):  # dropped rows are in no place but these

@@ -16,7 +16,7 @@ from service.fits.when_due import after_measurement, begin_rounds, fit_unread, i
 from service.rounds.closing import closing_of
 from service.rounds.events import apply
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import field_of_rounds, late_place, of_trajectory, refuse_given_up
+from service.rounds.reward_rounds import field_of_rounds, late_place, of_trajectory
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
@@ -127,7 +127,9 @@ def plan_rewards(
                 raise _conflict(earlier, reward, rounds, prefix)
         if earlier is None:
             at = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
-            refuse_given_up(uow, session, reward.trajectory, new.first_round, at)
+            timeline_of(session).refuse_given_up(
+                uow, session, reward.trajectory, new.first_round, at
+            )
             if corrects and has_only_sums(session) and new.root <= session.schedule.seen:
                 detail = "a fit has learned from the value, and the session drops rows: "
                 raise Problem(ProblemCode.NO_CORRECTIONS, f"{detail}it cannot forget it", at)
@@ -207,7 +209,7 @@ def _corrected(
     if target is None:
         if reward.replaces is None:
             field = prefix + field_of_rounds(reward)
-            refuse_given_up(uow, session, reward.trajectory, rounds[0], field)
+            timeline_of(session).refuse_given_up(uow, session, reward.trajectory, rounds[0], field)
         raise no_such_reward(reward, prefix)
     told = target.covariates if reward.covariates is None else told
     places = (*target[:5], *place)

@@ -21,7 +21,6 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, History
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
-from service.rounds.closing import closing_of
 from service.rounds.offered_arms import stored_sets
 from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import Past, timeline_of
@@ -151,8 +150,7 @@ def read_fit(
         kept = sums_made_anew(agent, past, measured)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
     sets = stored_sets(reader, session, agent, window, known)
-    rereads = not has_only_sums(session) and not closing_of(session).keeps_totals
-    history = replace(history, measured_before=measured, sets=sets, rereads=rereads)
+    history = replace(history, measured_before=measured, sets=sets, rereads=past.rereads)
     fit = PreparedFit(agent, kept, history, min(anew, known.measured))
     return ReadFit(fit, settled=settled, products=products)
 

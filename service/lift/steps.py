@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from service.lift.exact import ONE, dumps, exact, loads, nearest
 from service.lift.sums import GROUPS, NO_ROW, NOTHING, LiftSums, Totals, row_of
-from service.lift.units import MOST_SPAN, PAST, UNITS, Counted, Unit, mean_score
+from service.lift.units import MOST_SPAN, PAST, Counted, Unit, Units, mean_score
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.records import LiftSumsRow, LiftUnitRow, PlayedRound, SessionRow, TrajectoryRow
@@ -168,7 +168,7 @@ class _Adding:
 
     def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
         self.sums = sums
-        self.units = UNITS[type(timeline_of(session))](session, since, sums)
+        self.units = Units(session, since, sums)
         self.changes: defaultdict[Unit, Totals] = defaultdict(lambda: NOTHING)
         self._since = since
         closing = closing_of(session)

@@ -7,8 +7,7 @@ import numpy as np
 
 from service.lift.exact import exact
 from service.lift.sums import GROUPS, LiftSums
-from service.rounds import timeline as timelines
-from service.rounds.timeline import ByDecision, Timeline, in_rounds, timeline_of
+from service.rounds.timeline import in_rounds, timeline_of
 from service.session.records import PlayedRound, SessionRow
 from service.session.trial import block_of, block_rounds, is_mixed
 from service.storage.reader import MeasuredRow, Reader
@@ -29,8 +28,11 @@ class Counted(NamedTuple):
 Span = Callable[[str, int, int], list[Counted | None]]
 
 
-class ByRound:
-    """A round counts in its trajectory, one of the default trajectory in its block of rounds."""
+class Units:
+    """A round counts in its trajectory, one of the default trajectory in its block of rounds.
+
+    So does a slot of time; where totals are of all trajectories, these are the default one.
+    """
 
     def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
         self._session, self._since, self._sums = session, since, sums
@@ -54,42 +56,16 @@ class ByRound:
     def spans(self, reader: Reader, rewards: Iterable[MeasuredRow]) -> Span:
         """Return how the rounds of a reward count, each; of long ones nothing is known."""
         ranges = sorted({row[:3] for row in rewards if row[2] - row[1] < MOST_SPAN})
-        played = reader.played_in(self._session.key, ranges, self._session.n_rounds)
+        played = timeline_of(self._session).played(reader, self._session, ranges)
         rounds = {(row.trajectory, row.round): self.of_round(row) for row in played}
         return lambda name, first, last: [
             rounds.get((name, round)) for round in range(first, last + 1)
         ]
 
 
-class BySlot(ByRound):
-    """A slot counts in its trajectory; where totals are of all, in its block of slots.
-
-    Everybody's decisions of a slot fall to its group, so a total needs no decision to be read.
-    """
-
-    def of_round(self, row: PlayedRound) -> Counted | None:
-        """Return None: slots count by their totals."""
-        return None
-
-    def spans(self, reader: Reader, rewards: Iterable[MeasuredRow]) -> Span:
-        """Return how the slots of a total count, each."""
-        horizon, trial = self._session.horizon, self._session.trial
-
-        def of_slot(trajectory: str, slot: int) -> Counted | None:
-            block = block_of(trajectory, slot, horizon)
-            is_left_out = not trial.counts(slot, horizon) or (block and is_mixed(slot, horizon))
-            return None if is_left_out else Counted((trajectory, block))
-
-        return lambda name, first, last: [of_slot(name, at) for at in range(first, last + 1)]
-
-
-# what says which units the values of a session's comparison belong to
-UNITS: dict[type[Timeline], type[ByRound]] = {ByDecision: ByRound, timelines.BySlot: BySlot}
-
-
 def units_in_words(session: SessionRow) -> str:
     """Return what the units of a comparison are."""
-    if session.n_trajectories != 1 and not timeline_of(session).is_of_all:
+    if not timeline_of(session).is_one(session):
         return TRAJECTORIES
     return in_rounds(session, f"blocks of {block_rounds(session.horizon)} rounds")
 

@@ -6,9 +6,9 @@ import structlog
 
 from service.api.runtime import Service
 from service.base.recurring import Recurring
-from service.commands.drop_rounds import drop_rounds, give_up_rounds
+from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
 from service.commands.erase_trajectory import sweep
-from service.rounds.retention import Plan, plan
+from service.rounds.retention import Plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader

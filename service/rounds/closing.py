@@ -11,6 +11,7 @@ from lhb_engine.history import Floats, Ints, Measurements
 from service.base.problems import Problem, ProblemCode
 from service.rounds.reward import Reward
 from service.session.records import SessionRow
+from service.writer.unit_of_work import Spans
 
 
 class Closing:
@@ -22,7 +23,6 @@ class Closing:
     completes = False  # whether time completes a window round by round
     adds_up = False  # whether a round has several values, which add up
     n_later = 0  # how many rounds after its own a row with a value stands, where time closes rounds
-    keeps_totals = False  # whether values stay where rows are dropped, with sums of the decisions
 
     def __init__(self, default: float | None = None) -> None:
         self.default = default  # what a closed round counts without a value; None: nothing
@@ -41,14 +41,34 @@ class Closing:
         """Return measurements, those of the same round as one."""
         return given
 
+    def takes(
+        self, rounds: tuple[int, int], measured: bytearray, places: slice, totals: Spans[None]
+    ) -> bool:
+        """Mark rounds as measured; return whether they still took a value.
+
+        `rounds` are the first and the last of them, `places` theirs in `measured`, a byte a round.
+        `totals` are of slots.
+        """
+        is_new = 1 not in measured[places]
+        measured[places] = b"\1" * (places.stop - places.start)
+        return is_new
+
 
 class ByTotal(Closing):
     """Totals may come for slots long past, so that no window is ever complete."""
 
-    is_counted, keeps_totals = False, True
+    is_counted = False
 
     def refuse(self, reward: Reward, prefix: str) -> None:
         """Take every reward: the timeline refuses those that are no totals."""
+
+    def takes(
+        self, rounds: tuple[int, int], measured: bytearray, places: slice, totals: Spans[None]
+    ) -> bool:
+        """Mark slots, which may be many more than rounds."""
+        is_new = totals.over(*rounds) is None
+        totals.add(*rounds, None)
+        return is_new
 
 
 class ByDefault(Closing):
@@ -100,6 +120,13 @@ class BySum(Closing):
         given = given.between(first, closed)
         sums = _sums(given.first - first, given.value, len(rounds), self.default)
         return Measurements.single(rounds, sums)
+
+    def takes(
+        self, rounds: tuple[int, int], measured: bytearray, places: slice, totals: Spans[None]
+    ) -> bool:
+        """Return True: a round takes many values."""
+        super().takes(rounds, measured, places, totals)
+        return True
 
     def added(self, given: Measurements) -> Measurements:
         """Return one measurement of each measured round."""

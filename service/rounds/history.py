@@ -43,6 +43,7 @@ from service.rounds.stored_rows import (
     with_values,
 )
 from service.session.records import KeptSumsRow, SessionRow, VoidRow, Watermark
+from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader, in_columns
 
 Version = tuple[int, bool, float]  # from a position on: whether a round has a value, and its row's
@@ -156,6 +157,11 @@ class PastByDecision(StoredPast):
     ) -> None:
         super().__init__(reader, session, window, known)
         self.n_rows = window.last
+
+    @property
+    def rereads(self) -> bool:
+        """Whether a fit may read all rows again."""
+        return not has_only_sums(self.session)
 
     def lacks_rows(self, agent: Agent, *, has_sums: bool) -> bool:
         """Whether rows are dropped that this fit needs, which has sums of them or not.

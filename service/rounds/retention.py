@@ -3,16 +3,14 @@
 A fit of `anytime` goes on from sums, and reads the rows after them. Where it looks back on the last
 rounds alone, and by another algorithm, a fit reads the rounds of its window, and no sums. What a
 session gives up is one position, `dropped_to`: rounds up to it take no rewards any more. The rows
-of a round go when that holds, too, for the round `n_before` rounds later in its trajectory, so that
-every later row finds its lags and those of its pair, and the rows of its level.
+of a round go when that holds, too, for the round `Timeline.n_before` rounds later in its
+trajectory, so that every later row finds its lags and those of its pair, and the rows of its level.
 """
 
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from lhb_engine.context_sets import latest_kept
-from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
@@ -27,11 +25,6 @@ from service.session.records import (
 )
 from service.session.rules import has_only_sums, looks_back
 from service.storage.reader import FOR_EVER, Reader, SumsPlace
-
-DAY = 86_400.0
-LEAST_SECONDS = 3600.0  # a retry that comes sooner gets its first answer, whatever is kept
-# a pass over the rows begins when this share of them may go: then each row is looked at a few times
-LEAST_SHARE = 1 / 8
 
 
 def rounds_left(reader: Reader, session: SessionRow, trajectory: TrajectoryRow) -> int:
@@ -61,47 +54,7 @@ class Plan(NamedTuple):
     known: int
 
 
-def n_before(session: SessionRow) -> int:
-    """Return how many rounds of a trajectory stay before one whose reward may come.
-
-    With a clock none do: rewards are of slots, whose sums stay.
-    """
-    if closing_of(session).keeps_totals:
-        return 0
-    n = 2 * session.horizon
-    return n + stretch_of(session.horizon) if session.options.get("levels") else n
-
-
-def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
-    """Return what a session may give up; None if it is nothing, or too little for a pass.
-
-    Its rows must be in sums from which the next fit goes on, and no measurement that is not settled
-    may need them; or they must be of rounds that no fit uses any more. With a clock they must be
-    decisions of slots whose sums are kept: slots and their totals stay.
-    """
-    keeps_all = session.keep_rounds is None and session.keep_days is None
-    if keeps_all or is_busy(session) or session.archived_at is not None:
-        return None
-    n, until = session.n_rounds, now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
-    least = session.dropped_to + (n - session.dropped_to) * LEAST_SHARE
-    to = min(n - (session.keep_rounds or LATEST), _in_lift(reader, session).decided)
-    if to <= least:
-        return None
-    if not closing_of(session).keeps_totals:
-        found = _rounds_in_sums(reader, session, to, until, now)
-    else:
-        assert session.clock is not None
-        fit = reader.installed(session)  # coming ones read no earlier context sets
-        sets = latest_kept(0 if fit is None else fit.inputs["decided"])
-        place = session.clock.slots.at(until) - 1, min(to, sets[0] - 1 if sets else 0)
-        row = reader.last_slot_sums(session.key, *place)
-        found = None if row is None else Plan(row.decided, 0, 0)
-    if found is None or found.dropped_to <= least:
-        return None
-    return found if may_begin(reader, session, found, now) else None
-
-
-def _rounds_in_sums(
+def rounds_in_sums(
     reader: Reader, session: SessionRow, to: int, until: float, now: float
 ) -> Plan | None:
     """Return what may be given up of rounds up to position `to` that were taken by a time."""
@@ -110,7 +63,7 @@ def _rounds_in_sums(
         place = reader.sums_place(session.key)
         if place is None or place.estimate != session.estimate:
             return None
-    n, at, lift = session.n_rounds, times_of(reader, session), _in_lift(reader, session)
+    n, at, lift = session.n_rounds, times_of(reader, session), in_lift(reader, session)
     to = min(to, _before_windows(reader, session) if place is None else place.last_round - LATEST)
     to = last_before(at, until, session.dropped_to, to)
     n_settled, is_by_time = FOR_EVER, closing_of(session).is_by_time
@@ -164,19 +117,9 @@ def is_busy(session: SessionRow) -> bool:
     return session.append_token is not None or session.erasing is not None
 
 
-def may_begin(reader: Reader, session: SessionRow, found: Plan, now: float) -> bool:
-    """Return whether a plan holds still: the next fit goes on from the sums, whatever has come.
-
-    A value that a fit has used, or a decision, may have been corrected since.
-    """
-    if is_busy(session) or session.archived_at is not None:
-        return False
-    key, lift, known = session.key, _in_lift(reader, session), FOR_EVER
-    if found.dropped_to > lift.decided:
-        return False
-    if closing_of(session).keeps_totals:  # a void, or an erasure, takes sums of slots away
-        row = reader.last_slot_sums(key, FOR_EVER, found.dropped_to)
-        return row is not None and row.decided == found.dropped_to
+def are_in_sums(reader: Reader, session: SessionRow, found: Plan, now: float) -> bool:
+    """Return whether the next fit still goes on from the sums, without the rows of a plan."""
+    key, known = session.key, FOR_EVER
     if looks_back(session) is not None:
         if found.dropped_to > _before_windows(reader, session):
             return False
@@ -186,7 +129,7 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan, now: float) -> b
             return False
         if reader.voids(key, place.measured, FOR_EVER) or _changed(reader, session, place, now):
             return False
-    return _oldest(reader, session, known, lift) > found.dropped_to
+    return _oldest(reader, session, known, in_lift(reader, session)) > found.dropped_to
 
 
 def _changed(reader: Reader, session: SessionRow, place: SumsPlace, now: float) -> bool:
@@ -233,7 +176,7 @@ def _oldest(reader: Reader, session: SessionRow, after: int, lift: Watermark) ->
     return min((one for one in found if one is not None), default=FOR_EVER)
 
 
-def _in_lift(reader: Reader, session: SessionRow) -> Watermark:
+def in_lift(reader: Reader, session: SessionRow) -> Watermark:
     """Return up to where rounds and rewards are in the sums of lift; all, without a comparison."""
     if not session.trial.is_on:
         return Watermark(FOR_EVER, FOR_EVER)

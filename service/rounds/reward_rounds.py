@@ -151,7 +151,7 @@ def refuse_given_up(
 
     Or one that time closed, of which sums have what no row can give again.
     """
-    if not session.dropped_to or closing_of(session).keeps_totals:
+    if not session.dropped_to:
         return
     key, rounds = (*session.key, trajectory), f"round {first}{of_trajectory(trajectory)}"
     decision = uow.decision_by_round(key, first)

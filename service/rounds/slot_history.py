@@ -4,7 +4,7 @@ Where rewards are totals over all trajectories, there is one, the default one. W
 of trajectories, each measured one has all slots; of these a history has those that its totals need.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -30,7 +30,7 @@ from service.rounds.stored_rows import (
     stored_measurements,
     with_covariates,
 )
-from service.session.records import SessionRow, SlotSumsRow, Watermark
+from service.session.records import SessionRow, SlotSumsRow, TrajectoryRow, Watermark
 from service.session.slot_clock import SlotClock
 from service.storage.reader import MeasuredRow, Range, Reader
 
@@ -43,7 +43,7 @@ class PastBySlot(StoredPast):
     sums of slots stand for their decisions.
     """
 
-    seen_stays = False
+    seen_stays, rereads = False, False
 
     def __init__(
         self,
@@ -56,8 +56,11 @@ class PastBySlot(StoredPast):
     ) -> None:
         super().__init__(reader, session, window, known)
         self._clock, self._takes_kept = clock, takes_kept
-        self._is_of_each = not clock.is_of_all
-        self.n_rows = self._measured if self._is_of_each else window.last
+        self.n_rows = self._n_rows()
+
+    def _n_rows(self) -> int:
+        """Return the number of rows, at most."""
+        return self._measured
 
     @cached_property
     def sums(self) -> SlotSums:
@@ -102,15 +105,7 @@ class PastBySlot(StoredPast):
     def _whole(self, sums: SlotSums) -> History:
         session, window, known = self.session, self.window, self._measured
         first = max(1, window.first - window.n_lags + 1)
-        kind = ALGORITHMS[session.algorithm]
-        if self._is_of_each and kind.fits_responses(session.options):  # without sums of older ones
-            last = min(known, session.n_measurements)
-            found = self.reader.measurements_after(session.key, max(0, last - LATEST), last)
-        elif self._is_of_each or window.first == 1:
-            found = self.reader.window_measurements(session.key, 1, window.last, 0, known)
-        else:
-            found = self._totals_of_all(window.first)
-        values = stored_measurements(found, session, self.anew)
+        values = stored_measurements(self._values(), session, self.anew)
         rows = {name: some.between(window.first, window.last) for name, some in values.items()}
         if self._has_parts:
             ranges = self._ranges([(rows, max(window.n_lags, 2 * session.horizon))])
@@ -124,22 +119,26 @@ class PastBySlot(StoredPast):
             history = _until_settled(history, values, sums.settled, (0, known))
         return with_covariates(self.reader, session, history, known, of_decisions=False)
 
+    def _values(self) -> Iterable[MeasuredRow]:
+        """Return the measurements of a history of all rows."""
+        session, known = self.session, self._measured
+        if ALGORITHMS[session.algorithm].fits_responses(session.options):
+            last = min(known, session.n_measurements)  # without sums of older ones
+            return self.reader.measurements_after(session.key, max(0, last - LATEST), last)
+        return self.reader.window_measurements(session.key, 1, self.window.last, 0, known)
+
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
         """Build the history of a fit that has sums of the first `n_settled` measurements."""
-        session, window = self.session, self.window
-        known, n_before = self._measured, 2 * session.horizon
-        wanted = self._with_levels(self._after(n_settled, known), stretches)
-        if self._is_of_each:
-            latest = self._after(max(0, known - LATEST), known)
-            lags = [(rows, window.n_lags) for rows in wanted]
-            ranges = self._ranges([*lags, (latest, max(window.n_lags, n_before))])
-        else:
-            first = max(1, window.last - LATEST + 1)
-            latest = stored_measurements(self._totals_of_all(first), session)
-            span = first, window.last
-            lags = [(rows, window.n_lags) for rows in (*wanted, latest)]
-            ranges = self._begun(needed_ranges(lags, {"": span}, n_before))
-        return self._of_ranges(ranges, (n_settled, known))
+        place = n_settled, self._measured
+        wanted = self._with_levels(self._after(*place), stretches)
+        return self._of_ranges(self._with_latest(wanted), place)
+
+    def _with_latest(self, wanted: list[Rows]) -> list[Range]:
+        """Return the ranges of slots that rows need, and those of the latest measurements."""
+        latest = self._after(max(0, self._measured - LATEST), self._measured)
+        n_lags, n_before = self.window.n_lags, 2 * self.session.horizon
+        lags = [(rows, n_lags) for rows in wanted]
+        return self._ranges([*lags, (latest, max(n_lags, n_before))])
 
     def _needed(self, wanted: list[Rows]) -> list[Range]:
         return self._ranges([(rows, self.window.n_lags) for rows in wanted])
@@ -149,19 +148,17 @@ class PastBySlot(StoredPast):
         row = self.reader.trajectory((*self.session.key, name))
         if row is None or row.measured_through < first:
             return History(self.session.dim, {}, self.window)
-        if self._is_of_each:
-            self.sums = slot_sums_of(self.reader, self.session, self._clock, row)
+        self.sums = self._sums_of(row)
         ranges = self._begun([(name, first, row.measured_through)])
         return self._of_ranges(ranges, (self._measured, self._measured))
+
+    def _sums_of(self, trajectory: TrajectoryRow) -> SlotSums:
+        return slot_sums_of(self.reader, self.session, self._clock, trajectory)
 
     @property
     def _has_parts(self) -> bool:
         """Whether fits take a trajectory in parts, each with the slots of some totals."""
-        return self._is_of_each and ALGORITHMS[self.session.algorithm].takes_parts
-
-    def _totals_of_all(self, first: int) -> Iterator[MeasuredRow]:
-        ranges = [("", first, self.window.last)]
-        return self.reader.measurements_in(self.session.key, ranges, self._measured)
+        return ALGORITHMS[self.session.algorithm].takes_parts
 
     def _ranges(self, wanted: Sequence[tuple[Mapping[str, Measurements], int]]) -> list[Range]:
         """Return the ranges of slots that measurements need, each with its number of lags."""
@@ -196,6 +193,36 @@ class PastBySlot(StoredPast):
         if self._has_parts and self._known is not None:
             latest_after = max(0, self._measured - LATEST)
         return History(session.dim, parts, window, latest_after=latest_after)
+
+
+class PastBySlotOfAll(PastBySlot):
+    """Its totals are over all trajectories: there is one, the default one."""
+
+    _has_parts = False
+
+    def _n_rows(self) -> int:
+        return self.window.last
+
+    def _values(self) -> Iterable[MeasuredRow]:
+        if self.window.first == 1:
+            return self.reader.window_measurements(
+                self.session.key, 1, self.window.last, 0, self._measured
+            )
+        return self._since(self.window.first)
+
+    def _since(self, first: int) -> Iterator[MeasuredRow]:
+        ranges = [("", first, self.window.last)]
+        return self.reader.measurements_in(self.session.key, ranges, self._measured)
+
+    def _with_latest(self, wanted: list[Rows]) -> list[Range]:
+        last, n_lags = self.window.last, self.window.n_lags
+        first = max(1, last - LATEST + 1)
+        latest = stored_measurements(self._since(first), self.session)
+        lags = [(rows, n_lags) for rows in (*wanted, latest)]
+        return self._begun(needed_ranges(lags, {"": (first, last)}, 2 * self.session.horizon))
+
+    def _sums_of(self, trajectory: TrajectoryRow) -> SlotSums:
+        return self.sums
 
 
 def _until_settled(

@@ -224,7 +224,7 @@ def _read(found: SlotSums, clock: SlotClock, span: tuple[int, int], measured: in
     """
     reader, session = found.reader, found.session
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
-    (after, decided), is_of_all = span, clock.is_of_all
+    after, decided = span
     round, none = unnamed_after(reader, session, after), bytes(8 * n_given(session))
     while after < decided:
         until = min(after + AT_ONCE, decided)
@@ -239,7 +239,7 @@ def _read(found: SlotSums, clock: SlotClock, span: tuple[int, int], measured: in
                 continue
             # an older fit may know of no void, and must find the decision's position
             known = b"" if (name, number) in void else context
-            whole = "" if is_of_all else name
+            whole = clock.owner(name)
             # an erasure takes a trajectory out of the sums of dropped decisions
             for owner in dict.fromkeys((whole, name if session.drops_rows else whole)):
                 names.append(owner)

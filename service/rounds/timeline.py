@@ -9,17 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from lhb_engine.agents import Agent
+from lhb_engine.context_sets import latest_kept
+from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision, PastByTime
-from service.rounds.retention import DAY
+from service.rounds.retention import Plan, are_in_sums, rounds_in_sums
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import (
     check_span,
@@ -27,15 +29,19 @@ from service.rounds.reward_rounds import (
     field_of_rounds,
     interval_of,
     of_trajectory,
+    refuse_given_up,
 )
-from service.rounds.slot_history import PastBySlot
+from service.rounds.slot_history import PastBySlot, PastBySlotOfAll
 from service.rounds.slot_sums import without_part
+from service.rounds.stored_rows import n_given
 from service.session.covariates import covariates_text
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
+    PlayedRound,
     SessionKey,
     SessionRow,
+    SlotSumsRow,
     TrajectoryKey,
     TrajectoryRow,
     Watermark,
@@ -43,7 +49,7 @@ from service.session.records import (
 from service.session.slot_clock import MOST_SLOTS, SlotClock, longest_total
 from service.session.trial import Begun
 from service.storage.ports import Changes
-from service.storage.reader import Reader
+from service.storage.reader import FOR_EVER, Range, Reader
 from service.writer.unit_of_work import UnitOfWork
 
 NAMES = {1: "second", 60: "minute", 3600: "hour", 86_400: "day", 604_800: "week"}
@@ -55,7 +61,6 @@ class ByDecision:
 
     slot_seconds = None
     called = "round"  # in texts
-    is_of_all = False  # a reward is of its trajectory
 
     def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
         """Return when a decision is taken: now, but times never go back within a trajectory.
@@ -139,7 +144,7 @@ class ByDecision:
 
     def draw(self, seed: int, trajectory: str, round: int, position: int, at: float) -> Draw:
         """Return the randomness of a decision."""
-        return Draw(seed, trajectory, round, position)
+        return Draw(seed, trajectory, round, position, round)
 
     def covariates_of_decision(
         self, session: SessionRow, given: Mapping[str, float] | None
@@ -154,6 +159,14 @@ class ByDecision:
         """Raise a 422 if a log of rounds cannot be appended."""
 
     rounds_of = staticmethod(decided_rounds)
+    refuse_given_up = staticmethod(refuse_given_up)
+
+    def n_before(self, session: SessionRow) -> int:
+        """Return how many rounds of a trajectory stay before one whose reward may come."""
+        n = 2 * session.horizon
+        return n + stretch_of(session.horizon) if session.options.get("levels") else n
+
+    to_give_up, still_given_up = staticmethod(rounds_in_sums), staticmethod(are_in_sums)
 
     def check_rounds(
         self, dim: int, trajectory: TrajectoryRow, rounds: tuple[int, int], at: float, to: str
@@ -179,6 +192,10 @@ class ByDecision:
 
     def refuse_erasing(self, trajectory: str) -> None:
         """Raise a 422 if a trajectory cannot be erased."""
+
+    def erased(self, session: SessionRow, n_rounds: int, n_left: int) -> int:
+        """Return how many rounds of a trajectory an erasure takes; `n_left` of them have rows."""
+        return n_left
 
     def without(self, reader: Reader, session: SessionRow, trajectory: str) -> Changes:
         """Return what erasing a trajectory changes of the session's summed rounds."""
@@ -211,6 +228,36 @@ class ByDecision:
         """Return the first and the last position whose decision a fit may know."""
         return window.first, window.last
 
+    def stays_in(self, copy: SessionRow, source: SessionRow) -> bool:
+        """Return whether a copy learns of dropped rounds what its source did."""
+        return False
+
+    def n_unread(self, n_rounds: int) -> int | None:
+        """Return how many rounds a trajectory has of which a file has values and no decision.
+
+        It says that it has `n_rounds`. None: there is no such trajectory.
+        """
+        return None
+
+    def has_slots(self, session: SessionRow) -> bool:
+        """Return whether sums of slots stand for dropped decisions."""
+        return False
+
+    def has_sums(self, session: SessionRow, place: tuple[int, int], *, of_estimate: bool) -> bool:
+        """Return whether a file has the sums of what is dropped.
+
+        `place` is the last slot of its sums, and the position of that one's last decision;
+        `of_estimate` says that there are those of the estimate in use.
+        """
+        return of_estimate
+
+    def overdue_said(self, windows: Sequence[Any], *, is_whole: bool) -> Sequence[Any]:
+        """Return what a file says of open windows, where rows do not say when one is overdue.
+
+        `is_whole` says that none are gone.
+        """
+        return () if is_whole else windows
+
     def n_gone(self, gaps: Ints, window: FitWindow) -> int:
         """Return how many positions of missing decisions may be in a window."""
         return int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
@@ -219,6 +266,16 @@ class ByDecision:
         """Return how many earlier decisions the last `n_rounds` rounds have as lags, at most."""
         n_before = min(n_lags - 1, session.n_rounds - n_rounds)
         return min(n_before * min(session.n_trajectories, n_rounds), session.n_rounds - n_rounds)
+
+    def is_one(self, session: SessionRow) -> bool:
+        """Return whether all rounds are of one sequence, so that only blocks compare."""
+        return session.n_trajectories == 1
+
+    def played(
+        self, reader: Reader, session: SessionRow, ranges: list[Range]
+    ) -> Iterable[PlayedRound]:
+        """Return what a comparison reads of ranges of rounds, which rewards are of."""
+        return reader.played_in(session.key, ranges, session.n_rounds)
 
     def taken(
         self, reader: Reader, session: SessionKey, first: int, last: int
@@ -256,6 +313,7 @@ class BySlot:
     """
 
     clock: SlotClock
+    kind_of_past: ClassVar[type[PastBySlot]] = PastBySlot
 
     @property
     def slot_seconds(self) -> int:
@@ -266,11 +324,6 @@ class BySlot:
     def called(self) -> str:
         """What texts call a slot."""
         return NAMES.get(self.slot_seconds, f"slot of {self.slot_seconds} s")
-
-    @property
-    def is_of_all(self) -> bool:
-        """Whether a reward is a total over all trajectories together, not one of its trajectory."""
-        return self.clock.is_of_all
 
     def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
         """Return when the client says, or now; where slots are settled then, the end of these."""
@@ -336,7 +389,7 @@ class BySlot:
 
     def days(self, n: float, n_measured: int, n_rounds: int) -> tuple[str, float | None]:
         """Return them by the length of a slot."""
-        a_day = n_measured / (n_rounds * self.slot_seconds / DAY)
+        a_day = n_measured / (n_rounds * self.slot_seconds / 86_400.0)
         return f", in {n * n_measured / a_day:.3g} days", a_day
 
     def passed(self, due: int, n_begun: int) -> int:
@@ -365,15 +418,9 @@ class BySlot:
         return (1, None) if window is None else (window.epoch, window.due)
 
     def draw(self, seed: int, trajectory: str, round: int, position: int, at: float) -> Draw:
-        """Return the randomness of a decision in its slot.
-
-        Where a reward is a total over all trajectories, they are one for the agent: they explore in
-        step, as their contexts add up.
-        """
+        """Return the randomness of a decision in its slot."""
         slot = self.clock.slots.at(at)
-        if self.is_of_all:
-            return Draw(seed, "", position, position, slot)
-        return Draw(seed, trajectory, round, position, slot)
+        return Draw(seed, trajectory, round, slot, slot)
 
     def covariates_of_decision(
         self, session: SessionRow, given: Mapping[str, float] | None
@@ -408,6 +455,30 @@ class BySlot:
         self.check_rounds(session.dim, trajectory, rounds, uow.now, f"{prefix}to")
         return rounds
 
+    def refuse_given_up(
+        self, uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
+    ) -> None:
+        """Refuse none: totals may come for slots long past."""
+
+    def n_before(self, session: SessionRow) -> int:
+        """Return 0: rewards are of slots, whose sums stay."""
+        return 0
+
+    def to_give_up(
+        self, reader: Reader, session: SessionRow, to: int, until: float, now: float
+    ) -> Plan | None:
+        """Return the decisions of slots whose sums are kept: slots and their totals stay."""
+        fit = reader.installed(session)  # coming ones read no earlier context sets
+        sets = latest_kept(0 if fit is None else fit.inputs["decided"])
+        place = self.clock.slots.at(until) - 1, min(to, sets[0] - 1 if sets else 0)
+        row = reader.last_slot_sums(session.key, *place)
+        return None if row is None else Plan(row.decided, 0, 0)
+
+    def still_given_up(self, reader: Reader, session: SessionRow, found: Plan, now: float) -> bool:
+        """Return whether the sums are still there: a void, or an erasure, takes some away."""
+        row = reader.last_slot_sums(session.key, FOR_EVER, found.dropped_to)
+        return row is not None and row.decided == found.dropped_to
+
     def check_rounds(
         self, dim: int, trajectory: TrajectoryRow, rounds: tuple[int, int], at: float, to: str
     ) -> None:
@@ -422,10 +493,7 @@ class BySlot:
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, to)
 
     def _refuse_trajectory(self, trajectory: TrajectoryRow, prefix: str) -> None:
-        if self.is_of_all and trajectory.key:
-            detail = 'its rewards are totals over all trajectories (clock.totals is "all")'
-            raise Problem(ProblemCode.INVALID, detail, f"{prefix}trajectory")
-        if not self.is_of_all and trajectory.n_decisions == 0:
+        if trajectory.n_decisions == 0:
             detail = f"no decision was taken{of_trajectory(trajectory.key) or ' yet'}"
             raise Problem(ProblemCode.FUTURE_ROUND, detail, f"{prefix}trajectory")
 
@@ -459,28 +527,35 @@ class BySlot:
         return None
 
     def refuse_erasing(self, trajectory: str) -> None:
-        """Refuse the default trajectory where it has the totals of all."""
-        if self.is_of_all and not trajectory:
-            detail = "the totals of all trajectories are stored under this key"
-            raise Problem(ProblemCode.INVALID, detail, "key")
+        """Refuse none."""
+
+    def erased(self, session: SessionRow, n_rounds: int, n_left: int) -> int:
+        """Return all: dropped ones leave the sums of slots, and count as dropped no more."""
+        session.n_dropped_rounds -= n_rounds - n_left
+        return n_rounds
 
     def without(self, reader: Reader, session: SessionRow, trajectory: str) -> Changes:
-        """Return the changes: the trajectory's summed slots go, or the summed slots of all.
+        """Return the changes: the trajectory's summed slots go.
 
-        Of the latter it is taken out of those whose decisions are dropped.
+        The default trajectory's rows say where stretches end: of these the sums go.
         """
-        if trajectory and not self.is_of_all:
+        if trajectory:
             return Changes(erased_slots=[(*session.key, trajectory)])
-        key, dropped = session.key, reader.summed_for_good(session)
-        found = Changes(dropped_slots=[(key, dropped + 1)], erased_slots=[(*key, trajectory)])
-        rows = reader.slot_sums_in(key, [(trajectory, 1, dropped)], dropped)
-        parts = {row.last_slot: row for row in rows}
-        if self.is_of_all:
-            rows = reader.slot_sums_in(key, [("", last, last) for last in parts], dropped)
-            found.slot_sums = [without_part(row, parts[row.last_slot], session) for row in rows]
-        else:  # the default trajectory's rows say where stretches end
-            found.slot_sums = [row._replace(sums=b"") for row in parts.values()]
+        rows, found = self._summed(reader, session, trajectory)
+        found.slot_sums = [row._replace(sums=b"") for row in rows.values()]
         return found
+
+    def _summed(
+        self, reader: Reader, session: SessionRow, trajectory: str
+    ) -> tuple[dict[int, SlotSumsRow], Changes]:
+        """Return a trajectory's summed slots whose decisions are dropped, by their last slot.
+
+        And the changes by which all that are not go, and those of the trajectory.
+        """
+        key, dropped = session.key, reader.summed_for_good(session)
+        rows = reader.slot_sums_in(key, [(trajectory, 1, dropped)], dropped)
+        gone = Changes(dropped_slots=[(key, dropped + 1)], erased_slots=[(*key, trajectory)])
+        return {row.last_slot: row for row in rows}, gone
 
     def without_decision(
         self, reader: Reader, session: SessionRow, decision: DecisionRow
@@ -502,11 +577,33 @@ class BySlot:
         takes_kept: bool,
     ) -> PastBySlot:
         """Return what a fit reads of slots."""
-        return PastBySlot(reader, session, self.clock, window, known, takes_kept)
+        return self.kind_of_past(reader, session, self.clock, window, known, takes_kept)
 
     def positions_of(self, window: FitWindow, known: Watermark) -> tuple[int, int]:
         """Return the first and the last position of decisions up to the watermark."""
         return 1, known.decided
+
+    def stays_in(self, copy: SessionRow, source: SessionRow) -> bool:
+        """Return whether the copy has the same columns: sums of slots stand for dropped rounds."""
+        return (copy.names, n_given(copy)) == (source.names, n_given(source))
+
+    def n_unread(self, n_rounds: int) -> int | None:
+        """Return what the trajectory says: all its decisions may be dropped."""
+        return n_rounds or None
+
+    def has_slots(self, session: SessionRow) -> bool:
+        """Return whether decisions are dropped."""
+        return session.dropped_to > 0
+
+    def has_sums(self, session: SessionRow, place: tuple[int, int], *, of_estimate: bool) -> bool:
+        """Return whether there are sums of all slots whose decisions are dropped."""
+        last, decided = place
+        settled = self.clock.settled(session.schedule.n_slots)
+        return decided == session.dropped_to and last <= settled
+
+    def overdue_said(self, windows: Sequence[Any], *, is_whole: bool) -> Sequence[Any]:
+        """Return all: no row says it of late decisions."""
+        return windows
 
     def n_gone(self, gaps: Ints, window: FitWindow) -> int:
         """Return all: they were decisions of whatever slot."""
@@ -515,6 +612,25 @@ class BySlot:
     def n_earlier(self, session: SessionRow, n_lags: int, n_rounds: int) -> int:
         """Return all: any decision may have been in these slots, or in their lags."""
         return session.n_rounds
+
+    def is_one(self, session: SessionRow) -> bool:
+        """Return whether there is one trajectory."""
+        return session.n_trajectories == 1
+
+    def played(
+        self, reader: Reader, session: SessionRow, ranges: list[Range]
+    ) -> Iterable[PlayedRound]:
+        """Return the slots that one group played, which no decision says.
+
+        Everybody's decisions of a slot fall to its group, so a total needs no decision to be read.
+        """
+        trial, horizon = session.trial, session.horizon
+        slots = ((name, at) for name, first, last in ranges for at in range(first, last + 1))
+        return (
+            PlayedRound(*slot, FOR_EVER, "agent", 0, 0, None, None, None, None)
+            for slot in slots
+            if trial.counts(slot[1], horizon)
+        )
 
     def taken(
         self, reader: Reader, session: SessionKey, first: int, last: int
@@ -540,10 +656,59 @@ class BySlot:
         return ()
 
 
+class BySlotOfAll(BySlot):
+    """Slots whose rewards are totals over all trajectories together.
+
+    These are one for the agent: they explore in step, as their contexts add up.
+    """
+
+    __slots__ = ()
+    kind_of_past = PastBySlotOfAll
+
+    def draw(self, seed: int, trajectory: str, round: int, position: int, at: float) -> Draw:
+        """Return the same randomness for all trajectories."""
+        slot = self.clock.slots.at(at)
+        return Draw(seed, "", position, slot, slot)
+
+    def is_one(self, session: SessionRow) -> bool:
+        """Return True."""
+        return True
+
+    def n_unread(self, n_rounds: int) -> int | None:
+        """Return what is said of the trajectory: totals need no decision in it."""
+        return n_rounds
+
+    def _refuse_trajectory(self, trajectory: TrajectoryRow, prefix: str) -> None:
+        if trajectory.key:
+            detail = 'its rewards are totals over all trajectories (clock.totals is "all")'
+            raise Problem(ProblemCode.INVALID, detail, f"{prefix}trajectory")
+
+    def refuse_erasing(self, trajectory: str) -> None:
+        """Refuse the default trajectory, which has the totals of all."""
+        if not trajectory:
+            detail = "the totals of all trajectories are stored under this key"
+            raise Problem(ProblemCode.INVALID, detail, "key")
+
+    def without(self, reader: Reader, session: SessionRow, trajectory: str) -> Changes:
+        """Return the changes: the summed slots of all go.
+
+        The trajectory is taken out of those whose decisions are dropped.
+        """
+        parts, found = self._summed(reader, session, trajectory)
+        ranges = [("", last, last) for last in parts]
+        rows = reader.slot_sums_in(session.key, ranges, reader.summed_for_good(session))
+        found.slot_sums = [without_part(row, parts[row.last_slot], session) for row in rows]
+        return found
+
+
 Timeline: TypeAlias = ByDecision | BySlot
 Past: TypeAlias = PastByDecision | PastBySlot
 BY_DECISION = ByDecision()
-_by_slot = lru_cache(maxsize=256)(BySlot)
+
+
+@lru_cache(maxsize=256)
+def _by_slot(clock: SlotClock) -> BySlot:
+    return BySlotOfAll(clock) if clock.is_of_all else BySlot(clock)
 
 
 def timeline_of(session: SessionRow) -> Timeline:

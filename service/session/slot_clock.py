@@ -113,6 +113,10 @@ class SlotClock:
         """Whether a reward is a total over all trajectories together, not one of its trajectory."""
         return self.totals == "all"
 
+    def owner(self, trajectory: str) -> str:
+        """Return the trajectory whose contexts those of one add to."""
+        return "" if self.is_of_all else trajectory
+
     def settled(self, n_begun: int) -> int:
         """Return the last slot that takes no decision any more, once so many have begun."""
         return max(0, n_begun - self.late_slots - 1)

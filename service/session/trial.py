@@ -197,7 +197,7 @@ class Trial:
         by: PlayedBy = "guard"  # in both groups: one alone would drift away with the season
         if self.guard != "tripped":
             # with a clock a block is of slots; where totals are of all, it is everybody's
-            place = draw.trajectory, draw.slot or draw.round, horizon
+            place = draw.trajectory, draw.turn or draw.round, horizon
             if not self.share or self.group(draw.seed, *place) == "agent":
                 return Play("agent")
             by = "control"

@@ -17,8 +17,6 @@ from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
-from service.rounds.closing import closing_of
-from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates, refuse_unmeasured
 from service.session.kept_contexts import may_be_kept
@@ -53,15 +51,13 @@ def copied_session(
     copy = replace(source, **plain, names=names, dim=dim)
     agent = checked_agent(copy, allow_oracles, settings)
     if source.dropped_to:
-        columns_of = [(one.names, n_given(one)) for one in (source, copy)]
-        if not closing_of(source).keeps_totals or columns_of[0] != columns_of[1]:
+        if not timeline_of(source).stays_in(copy, source):
             detail = (
                 f"rounds up to position {source.dropped_to} are dropped: a copy would learn "
                 "nothing of them. With the same settings, `lhb export` and `lhb import` go on with "
                 "what was learned; for other settings, begin a new session"
             )
             raise Problem(ProblemCode.ROUND_DROPPED, detail)
-        # sums of slots stand for dropped rounds
         copy.trial = copy.trial.anew(timeline_of(copy).begun(copy))
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"

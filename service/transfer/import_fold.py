@@ -386,10 +386,9 @@ class ImportFold:
     def _open_windows(self, rounds: Rounds) -> None:
         """Open the windows that are neither done nor pending."""
         session, schedule, timeline = self.session, self.session.schedule, timeline_of(self.session)
-        # rows that said when one is overdue may be gone; of late decisions of slots none says it
-        is_derived = len(rounds.position) == session.n_rounds and timeline.slot_seconds is None
-        told = () if is_derived else self._schedule.get("open", ())
-        overdue = {window.get("due"): at for window, _, at in told}
+        is_whole, said = len(rounds.position) == session.n_rounds, self._schedule.get("open", ())
+        said = timeline.overdue_said(said, is_whole=is_whole)
+        overdue = {window.get("due"): at for window, _, at in said}
         done, n = self._done | self._failed, timeline.n_begun(session)
         for window in self._windows.opened(session, rounds, self._installed_due):
             if window.due not in done:

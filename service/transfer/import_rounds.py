@@ -87,15 +87,9 @@ class FileTrajectory:
             alone = {} if first == last else {"first_round": first}
             said = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
             closing_of(session).refuse(said, "")
-            closing = closing_of(session)
-            if closing.keeps_totals:
-                is_new = self.totals.over(first, last) is None
-                self.totals.add(first, last, None)
-            else:
-                places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
-                is_new = closing.adds_up or 1 not in self.is_measured[places]
-                self.is_measured[places] = b"\1" * (places.stop - places.start)
-            check(is_new, "first_round", "it overlaps another measurement")
+            places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
+            takes = closing_of(session).takes((first, last), self.is_measured, places, self.totals)
+            check(takes, "first_round", "it overlaps another measurement")
         else:
             said = Reward(0.0, self.row.key, replaces="", reward_id=reward_id)
             refuse_corrections(session, said, "")
@@ -165,10 +159,9 @@ class Trajectories:
         name, session = record["trajectory"], self._session
         part = self._known.get(name)
         if part is None:
-            n = self.n_rounds(name) if closing_of(session).keeps_totals else 0  # all may be dropped
-            is_there = n > 0 or timeline_of(session).is_of_all
-            check(is_there, "trajectory", "no decision was taken in it")
-            part = self._begin(name, n)
+            n = timeline_of(session).n_unread(self.n_rounds(name))
+            check(n is not None, "trajectory", "no decision was taken in it")
+            part = self._begin(name, n or 0)
         if session.dropped_to:
             number, n = record.get("number"), part.row.n_measurements
             check(type(number) is int and n < number <= 2**53, "number", f"after {n} comes another")
@@ -189,8 +182,9 @@ class Trajectories:
         """Check summed slots whose decisions are dropped, and return the bytes of the sums."""
         session, name, last = self._session, record["trajectory"], record["last_slot"]
         ends, decided = self._ends, record["decided"]
-        is_needed = closing_of(session).keeps_totals and session.dropped_to > 0
-        check(is_needed, "record", "no decisions of slots are dropped")
+        check(
+            timeline_of(session).has_slots(session), "record", "no decisions of slots are dropped"
+        )
         if not name:
             before = (ends or [(0, 0)])[-1]
             in_order = before[0] < last and before[1] <= decided <= session.dropped_to
@@ -239,11 +233,8 @@ class Trajectories:
         session = self._session
         if not session.dropped_to:
             return [part.row for part in self._known.values()]
-        if closing_of(session).keeps_totals:  # then sums of all slots whose decisions are dropped
-            assert session.clock is not None
-            last, decided = (self._ends or [(0, 0)])[-1]
-            settled = session.clock.settled(session.schedule.n_slots)
-            has_sums = decided == session.dropped_to and last <= settled
+        place = (self._ends or [(0, 0)])[-1]
+        has_sums = timeline_of(session).has_sums(session, place, of_estimate=has_sums)
         check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
         rows, n_gone, n_less = [], 0, 0
         for name, given in self._declared.items():

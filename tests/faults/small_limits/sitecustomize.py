@@ -10,7 +10,7 @@ LIMITS = (  # in this order: modules take the first from there as they are impor
     ("lhb_engine.history", "LATEST", 64),
     ("lhb_engine.design.moment_sums", "GRAIN", 16),
     ("service.session.slot_clock", "STRETCH", 8),
-    ("service.rounds.retention", "LEAST_SECONDS", 0.0),
+    ("service.commands.drop_rounds", "LEAST_SECONDS", 0.0),
     ("service.operation.sweeper", "LOOK_SECONDS", 0.1),
     ("service.fits.cost", "LEAST_SECONDS", 3600.0),  # a fit on a busy machine is not at its end
 )

@@ -3,6 +3,7 @@
 import pytest
 
 import lhb_engine.history
+import service.commands.drop_rounds
 import service.fits.prepared_fit
 import service.rounds.retention
 from lhb_engine import context_sets
@@ -19,6 +20,7 @@ READERS = (
     slot_history,
     service.fits.prepared_fit,
     all_checks,
+    service.commands.drop_rounds,
     service.rounds.retention,
 )
 

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import service.commands.drop_rounds
 import service.fits.prepared_fit
-import service.rounds.retention
 from lhb_engine.design import levels
 from service.base.problems import Problem
-from service.commands.drop_rounds import drop_rounds, give_up_rounds
+from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.rounds.retention import plan
 from service.session.records import KeptSumsRow, SessionKey, SessionRow
 from service.storage.ports import Changes
 from service.storage.transactions import Slices, Store
@@ -43,7 +42,7 @@ def small_limits(
     draw_little(monkeypatch)
     fit_seldom(monkeypatch)
     monkeypatch.setattr(levels, "LEAST_STRETCH", 16)
-    monkeypatch.setattr(service.rounds.retention, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(service.commands.drop_rounds, "LEAST_SECONDS", 0.0)
     store.slices = Slices(rows=11, page=7, pages=3)
     return ServiceHarness(tmp_path, store)
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from service.commands.drop_rounds import drop_rounds, give_up_rounds
+from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.rounds.retention import plan
 from service.storage.transactions import Slices, Store
 from service.transfer.replay import replay_session
 from service.writer.agent_cache import Agents

@@ -12,15 +12,15 @@ from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.fit_past import sums_from_bytes
 from lhb_engine.findings import all_checks, check_scores
 from service.commands.decisions import void_decision
-from service.commands.drop_rounds import drop_rounds, drop_slice, give_up_rounds
+from service.commands.drop_rounds import drop_rounds, drop_slice, give_up_rounds, plan
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import change_session
 from service.fits import job
 from service.fits.prepared_fit import sums_without
-from service.rounds.retention import n_before, plan
 from service.rounds.reward import Reward
+from service.rounds.timeline import timeline_of
 from service.session.records import SessionKey
 from service.transfer.file_format import records, written
 from service.transfer.import_file import fold_file
@@ -97,8 +97,8 @@ def test_fits_are_those_of_a_session_that_keeps_all(
     assert n_drops >= 2
     kept, dropped = twins.session(0), twins.session(1)
     assert dropped.swept_to == dropped.dropped_to >= 100
-    assert dropped.n_dropped_rounds >= 100 - n_before(dropped) * len(names)
-    assert dropped.n_dropped_rounds <= dropped.dropped_to - n_before(dropped)
+    assert dropped.n_dropped_rounds >= 100 - timeline_of(dropped).n_before(dropped) * len(names)
+    assert dropped.n_dropped_rounds <= dropped.dropped_to - timeline_of(dropped).n_before(dropped)
     counts = [twins.n_rows(i) for i in (0, 1)]
     assert counts[0]["decisions"] - counts[1]["decisions"] == dropped.n_dropped_rounds
     n_less = counts[0]["measurements"] - counts[1]["measurements"]

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.rounds.retention
+import service.commands.drop_rounds
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem
 from service.commands.decisions import void_decision
-from service.commands.drop_rounds import drop_rounds, give_up_rounds
+from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.rounds.retention import plan
 from service.rounds.stored_rows import n_given
 from service.session.records import DecisionRow
 from service.storage.transactions import Slices, Store
@@ -42,7 +41,7 @@ def harness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
     make_small(monkeypatch)
-    monkeypatch.setattr(service.rounds.retention, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(service.commands.drop_rounds, "LEAST_SECONDS", 0.0)
     store.slices = Slices(rows=11, page=7, pages=3)
     return ServiceHarness(tmp_path, store)
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from service.commands.decisions import void_decision
-from service.commands.drop_rounds import give_up_rounds
+from service.commands.drop_rounds import give_up_rounds, plan
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
 from service.fits.job import run_fit
-from service.rounds.retention import plan
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import (  # noqa: F401
     DIM,

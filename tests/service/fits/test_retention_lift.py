@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from service.base.problems import Problem
-from service.commands.drop_rounds import give_up_rounds
+from service.commands.drop_rounds import give_up_rounds, plan
 from service.commands.erase_trajectory import erase_trajectory
 from service.lift.steps import next_step
 from service.lift.watch import keep_lift
-from service.rounds.retention import Plan, plan
+from service.rounds.retention import Plan
 from service.session.records import LiftSumsRow
 from service.transfer.file_format import export_session, read_lines, written
 from tests.contracts.conftest import reopen, store  # noqa: F401

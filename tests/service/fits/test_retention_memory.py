@@ -8,11 +8,11 @@ import pytest
 
 from lhb_engine.posterior import fit_data
 from service.commands.decisions import void_decision
-from service.commands.drop_rounds import give_up_rounds
+from service.commands.drop_rounds import give_up_rounds, plan
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.rounds.retention import n_before, plan
+from service.rounds.timeline import timeline_of
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
@@ -60,7 +60,9 @@ def test_fits_are_those_of_a_session_that_keeps_all(
     assert n_drops >= 2
     kept, dropped = twins.session(0), twins.session(1)
     assert 250 - memory - 30 <= dropped.dropped_to <= 250 - memory
-    assert dropped.dropped_to - dropped.n_dropped_rounds <= n_before(dropped) * len(NAMES)
+    assert dropped.dropped_to - dropped.n_dropped_rounds <= timeline_of(dropped).n_before(
+        dropped
+    ) * len(NAMES)
     assert twins.n_rows(0)["decisions"] - twins.n_rows(1)["decisions"] == dropped.n_dropped_rounds
     assert kept.n_complete == dropped.n_complete
     _change_the_past(twins)

@@ -46,7 +46,7 @@ MOST_CONDITIONS = {
     "trial": (27, 13),
     "retention": (31, 13),
     "zero_start": (8, 4),
-    "erasing": (15, 9),
+    "erasing": (16, 10),
 }
 MOST_FILES_OF_TWO_FEATURES = 12
 # files of service/, outside the rooms of sessions and rounds, with conditions on two features

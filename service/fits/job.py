@@ -175,13 +175,13 @@ class _SessionFit:
             session = reader.session(self.key)
             if session is None or session.fit_due != self.due:
                 raise _Ended(None)
-            current, n_before = session.schedule.current, self.made.n_erased
+            current = session.schedule.current
             assert current is not None
             begun = beginning(reader, session, current.known.revision)
             self.session, self.is_new = session.at_revision(current.known.revision), begun.is_new
+            if session.n_erased_rows != self.made.n_erased:
+                products = None  # rows that are gone may have shown these
             self.made = Fitted(session_name=session.name, n_erased=session.n_erased_rows)
-            # rows that are gone may have shown these products
-            products = {n_before: products}.get(session.n_erased_rows)
             given = self.session, begun.agent(reader, self.session), current.window, current.known
             return self.read_fit(reader, *given, begun.measured, sums, products)
 

@@ -12,6 +12,7 @@ from lhb_engine.agents.base import Agent, Checks, Choice, Deciding, NeedsAllRows
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.options import OptionError
+from lhb_engine.agents.rank_one_agent import RankOneAgent
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
@@ -27,7 +28,6 @@ from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
 from lhb_engine.history import LATEST, FitWindow, Floats, History, Ints, Trajectory
-from lhb_engine.posterior.anytime_settings import AnytimeSettings
 from lhb_engine.posterior.own_responses import Evidence, Responses, carried_over, less_responses
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.randomness import Draw
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
 
 
-class Anytime(Agent):
+class Anytime(RankOneAgent):
     """Greedy in the posterior mean of theta in the rank-one model (docs/model.md 7).
 
     Where the selected contexts have stopped varying, it is greedy in posterior draws, in turn.
@@ -49,8 +49,6 @@ class Anytime(Agent):
     name = "anytime"
     summary = "Bayesian rank-one fits, early and often, on all rounds; nothing to tune."
     options_type = AnytimeOptions
-    options: AnytimeOptions
-    settings = AnytimeSettings()
     kept = Agent.kept | {"prediction": Predictor.from_json, "candidates": floats}
     kept |= {"products": products_of}
     takes_parts = True
@@ -67,7 +65,7 @@ class Anytime(Agent):
             if feature not in range(dim):
                 raise OptionError(name, f"there is no feature {feature!r}")
         self._held = max(4, horizon // 12)
-        self.candidates: Floats | None = None
+        self.candidates = None
         self._responses: tuple[Predictor | None, Responses | None] = None, None
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
@@ -314,11 +312,6 @@ class Anytime(Agent):
     def fitted_dim(self) -> int:
         """The numbers of a context, products, and the score of an unknown past."""
         return self.width + (not self.options.zero_start)
-
-    @property
-    def width(self) -> int:
-        """The numbers of a context, and products of them that count."""
-        return self.dim + len(self.products)
 
     def counting_found(self, history: History, estimate: Estimate) -> Self:
         """Return the agent that counts the products, too, that checks of a fit found."""

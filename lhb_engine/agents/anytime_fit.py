@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast
 from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
+from lhb_engine.agents.rank_one_agent import RankOneAgent
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.moments import RowMoments
@@ -21,16 +22,19 @@ from lhb_engine.posterior.forgetting import turned_since
 from lhb_engine.posterior.gain import are_enough, gain
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
-from lhb_engine.posterior.own_responses import SHOWN, Evidence, ResponseSpread, spread_of
-from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
+from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
+from lhb_engine.posterior.prediction_check import (
+    SHOWN,
+    HeldOut,
+    Predictor,
+    alarm_limit,
+    residuals,
+)
 from lhb_engine.posterior.profile_intervals import LeastSquares, are_shared, drawn_totals, misfit
 from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
 from lhb_engine.posterior.walking_level import less_level, level_gain
-
-if TYPE_CHECKING:
-    from lhb_engine.agents.anytime import Anytime
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = (
@@ -50,7 +54,7 @@ MOST_SMOOTH = 0.5  # of the draws: the linearised intervals hold for few lags al
 class AnytimeFit:
     """One fit, with the agent's state at the round when it is due; the agent is not changed."""
 
-    def __init__(self, agent: "Anytime", past: RowsPast, sets: Sequence[Floats] = ()) -> None:
+    def __init__(self, agent: RankOneAgent, past: RowsPast, sets: Sequence[Floats] = ()) -> None:
         self.past, self.rows, self.window = past, past.rows, past.window
         self.units, self.prediction = past.units, past.prediction
         self.baseline = are_repeated(past.plain)

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from lhb_engine.agents.base import Agent, NeedsNewSums
+from lhb_engine.agents.rank_one_agent import RankOneAgent
 from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds, align
 from lhb_engine.design.coloured_noise import in_time, whitened
 from lhb_engine.design.level_sums import LevelSums
@@ -39,9 +40,6 @@ from lhb_engine.posterior.profile_intervals import (
 )
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
-
-if TYPE_CHECKING:
-    from lhb_engine.agents.anytime import Anytime
 
 TINY = float(np.finfo(float).tiny)  # numbers below have fewer digits
 EQUAL = 1e-13  # rewards are all equal if their variance over their mean square is below
@@ -207,7 +205,11 @@ class RowsPast:
     is_summed: ClassVar[bool] = False  # so a whole fit costs as little as a check
 
     def __init__(
-        self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, units: Units | None = None
+        self,
+        agent: RankOneAgent,
+        window: FitWindow,
+        rows: AlignedRounds,
+        units: Units | None = None,
     ) -> None:
         self.window, self.n_means, self.dim = window, agent.covariates.n_means, agent.dim
         level = level_of(rows) if units is None and rows.n_rows else 0.0
@@ -315,7 +317,7 @@ class SummedPast(RowsPast):
 
     def __init__(
         self,
-        agent: "Anytime",
+        agent: RankOneAgent,
         window: FitWindow,
         rows: AlignedRounds,
         sums: SessionSums,
@@ -448,7 +450,7 @@ def _counted(agent: Agent, measured: int | None) -> tuple[int, Seen | None]:
 
 
 def sums_of(
-    agent: "Anytime", history: History, kept: KeptSums | None
+    agent: RankOneAgent, history: History, kept: KeptSums | None
 ) -> tuple[AlignedRounds, SessionSums, int | None] | None:
     """Return the latest rows, the sums of all, and the number of the latest rounds.
 

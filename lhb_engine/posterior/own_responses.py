@@ -19,16 +19,15 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
+from lhb_engine.posterior.prediction_check import SHOWN, Predictor
 
 if TYPE_CHECKING:
-    from lhb_engine.posterior.prediction_check import Predictor
     from lhb_engine.posterior.rank_one_posterior import Posterior
 
 FEWEST, MOST = 5, 2048  # trajectories that a covariance is read off; of more, those with most rows
 MOST_NUMBERS = 80_000  # that these trajectories' A have
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)  # of the variance: that of groups
 FEWEST_GROUPS, MOST_GROUPS = 3, 100  # that are asked; whose means are said: those with most rows
-SHOWN = 5.0  # nats by which own responses have to be likelier than none, to decide
 LIKELIER = 1.0  # nats a feature: by so many groups have to differ
 SPREADS = np.append(0.0, np.geomspace(0.01, 8.0, 10))  # of each number of theta, which is of unit
 CYCLES, STILL = 16, 1e-2  # at most so many; nats by which the last one raised the likelihood
@@ -50,7 +49,7 @@ class Evidence(NamedTuple):
     keys: np.ndarray  # (n,): of the trajectories
 
     @classmethod
-    def of(cls, rows: AlignedRounds, predictor: "Predictor", dim: int) -> "Evidence":
+    def of(cls, rows: AlignedRounds, predictor: Predictor, dim: int) -> "Evidence":
         """Add up the rows of each trajectory that has any, in order of `rows.owner`.
 
         Rows are quasi-differences (7.16) where the noise is autocorrelated, and are without levels
@@ -85,7 +84,7 @@ class Evidence(NamedTuple):
         return Evidence(*(part[which] for part in self))
 
 
-def carried_over(rows: AlignedRounds, predictor: "Predictor", dim: int) -> Floats:
+def carried_over(rows: AlignedRounds, predictor: Predictor, dim: int) -> Floats:
     """Return sum_k w_k xi_(t-k) of every place, (n_places, dim), of the first features.
 
     Where features have lag profiles of their own, w is that of the direction.
@@ -191,7 +190,7 @@ class Responses:
         return cls(covariance, data["noise"], data.get("groups"), unsure) if is_said else None
 
 
-def less_responses(rows: AlignedRounds, predictor: "Predictor") -> AlignedRounds:
+def less_responses(rows: AlignedRounds, predictor: Predictor) -> AlignedRounds:
     """Return rows whose y is less what each trajectory's own response adds to everybody's."""
     own = Responses.of(predictor.own)
     if own is None or not rows.n_rows:

@@ -19,7 +19,6 @@ from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate, LagForm, signal_of
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.gain import FEW
-from lhb_engine.posterior.own_responses import SHOWN
 
 FEWEST = 20  # rows, for the alarm
 WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
@@ -29,6 +28,7 @@ _ARRAYS = ("lag_weights", "theta", "effects")
 _OWN = ("covariance", "noise", "groups", "intervals")
 FALLS = 1.0  # standard errors by which rewards fall with what was expected
 FEWEST_BETTER = 4  # rows, for the guard
+SHOWN = 5.0  # nats by which own responses have to be likelier than none, to decide
 
 
 @dataclass(frozen=True)

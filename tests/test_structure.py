@@ -31,7 +31,7 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 48148  # the target is 40 000
+MOST_LINES = 48136  # the target is 40 000
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 22
 # conditions on each feature, and files that have some: as many as there are, so that none is added
@@ -48,7 +48,7 @@ MOST_CONDITIONS = {
     "zero_start": (8, 4),
     "erasing": (16, 10),
 }
-MOST_FILES_OF_TWO_FEATURES = 12
+MOST_FILES_OF_TWO_FEATURES = 11
 # files of service/, outside the rooms of sessions and rounds, with conditions on two features
 MOST_FILES_OUTSIDE = 0
 

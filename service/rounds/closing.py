@@ -44,12 +44,11 @@ class Closing:
     def takes(
         self, rounds: tuple[int, int], measured: bytearray, places: slice, totals: Spans[None]
     ) -> bool:
-        """Mark rounds as measured; return whether they still took a value.
+        """Mark the first to the last round as measured; return whether they still took a value.
 
-        `rounds` are the first and the last of them, `places` theirs in `measured`, a byte a round.
-        `totals` are of slots.
+        `measured` has a byte a round, at `places`; `totals` are of slots.
         """
-        is_new = 1 not in measured[places]
+        is_new = self.adds_up or 1 not in measured[places]
         measured[places] = b"\1" * (places.stop - places.start)
         return is_new
 
@@ -120,13 +119,6 @@ class BySum(Closing):
         given = given.between(first, closed)
         sums = _sums(given.first - first, given.value, len(rounds), self.default)
         return Measurements.single(rounds, sums)
-
-    def takes(
-        self, rounds: tuple[int, int], measured: bytearray, places: slice, totals: Spans[None]
-    ) -> bool:
-        """Return True: a round takes many values."""
-        super().takes(rounds, measured, places, totals)
-        return True
 
     def added(self, given: Measurements) -> Measurements:
         """Return one measurement of each measured round."""

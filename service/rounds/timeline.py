@@ -244,18 +244,14 @@ class ByDecision:
         return False
 
     def has_sums(self, session: SessionRow, place: tuple[int, int], *, of_estimate: bool) -> bool:
-        """Return whether a file has the sums of what is dropped.
+        """Return whether a file has the sums of what is dropped: `of_estimate`, the one in use.
 
-        `place` is the last slot of its sums, and the position of that one's last decision;
-        `of_estimate` says that there are those of the estimate in use.
+        `place` is the last slot of its sums of slots, and the position of the last decision there.
         """
         return of_estimate
 
     def overdue_said(self, windows: Sequence[Any], *, is_whole: bool) -> Sequence[Any]:
-        """Return what a file says of open windows, where rows do not say when one is overdue.
-
-        `is_whole` says that none are gone.
-        """
+        """Return what a file says of open windows, unless rows, if the file `is_whole`, say it."""
         return () if is_whole else windows
 
     def n_gone(self, gaps: Ints, window: FitWindow) -> int:

@@ -11,7 +11,7 @@ from lhb_engine.agents.anytime_options import MOST_STALE, MOST_UNKNOWNS, Anytime
 from lhb_engine.agents.base import Agent, Checks, Choice, Deciding, NeedsAllRows, floats
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
-from lhb_engine.agents.options import OptionError
+from lhb_engine.agents.options import Need, OptionError
 from lhb_engine.agents.rank_one_agent import RankOneAgent
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
@@ -49,6 +49,19 @@ class Anytime(RankOneAgent):
     name = "anytime"
     summary = "Bayesian rank-one fits, early and often, on all rounds; nothing to tune."
     options_type = AnytimeOptions
+    needs = (
+        Need("groups", "the option own", lambda _d, _h, told: not told.groups or bool(told.own)),
+        Need(
+            "levels",
+            "dim times horizon to be at most 1000",
+            lambda dim, h, told: not told.levels or Anytime.fits_from_sums(dim, h),
+        ),
+        Need(
+            "profiles",
+            f"dim times horizon to be at most {MOST_UNKNOWNS}",
+            lambda dim, h, told: told.form != "smooth" or dim * h <= MOST_UNKNOWNS,
+        ),
+    )
     kept = Agent.kept | {"prediction": Predictor.from_json, "candidates": floats}
     kept |= {"products": products_of}
     takes_parts = True
@@ -56,10 +69,6 @@ class Anytime(RankOneAgent):
 
     def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
         super().__init__(dim, horizon, options)
-        if options.levels and not self.fits_from_sums(dim, horizon):
-            raise OptionError("levels", "needs dim times horizon to be at most 1000")
-        if options.form == "smooth" and dim * horizon > MOST_UNKNOWNS:
-            raise OptionError("profiles", "needs dim times horizon to be at most 600")
         features = {"profiles": chain(*options.profile_groups), "own": options.own_features}
         for name, feature in ((name, one) for name, told in features.items() for one in told):
             if feature not in range(dim):

@@ -180,11 +180,8 @@ class AnytimeOptions(Options):
             object.__setattr__(self, "own", _features("own", self.own, 1))
         elif not isinstance(self.own, bool):
             raise OptionError("own", "must be true, false, or a list of features")
-        by = self.groups
-        if by is not None:
-            _check_text("groups", by)
-            if not self.own:
-                raise OptionError("groups", "needs the option own")
+        if self.groups is not None:
+            _check_text("groups", self.groups)
         object.__setattr__(self, "profiles", _profiles(self.profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))

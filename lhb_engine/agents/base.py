@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from lhb_engine.agents.fit_cost import FitCost, lasso_cost
-from lhb_engine.agents.options import OptionError, Options
+from lhb_engine.agents.options import Need, OptionError, Options
 from lhb_engine.agents.scores import best_arms, is_finite, scores_of
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import NO_LEVELS, Stretches
@@ -115,16 +115,19 @@ class Agent:
         Largest problem that a service can store with every reward; None: any.
     max_dim : int or None
         Largest `dim` that the agent takes.
+    needs : tuple of Need
+        What its options need.
 
     Raises
     ------
     OptionError
-        An option does not suit `dim`, or `dim` exceeds `max_dim`.
+        An option does not suit `dim` or lacks what it needs, or `dim` exceeds `max_dim`.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     options_type: ClassVar[type[Options]] = Options
+    needs: ClassVar[tuple[Need, ...]] = ()
     needs_truth: ClassVar[bool] = False
     learns_within_epoch: ClassVar[bool] = False
     takes_corrections: ClassVar[bool] = True
@@ -140,6 +143,9 @@ class Agent:
     def __init__(self, dim: int, horizon: int, options: Options) -> None:
         if self.max_dim is not None and dim > self.max_dim:
             raise OptionError("dim", f"{self.name} takes at most {self.max_dim} numbers a context")
+        for option, what, is_met in self.needs:
+            if not is_met(dim, horizon, options):
+                raise OptionError(option, f"needs {what}")
         self.dim = dim
         self.horizon = horizon
         self.options = options

@@ -1,10 +1,10 @@
 """Options of an algorithm: each is declared with its type, default, limits and description."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from lhb_engine.findings.finding import Finding
 
@@ -19,6 +19,14 @@ class OptionError(ValueError):
         super().__init__(f"{option}: {message}")
         self.option = option
         self.message = message
+
+
+class Need(NamedTuple):
+    """What an option needs of `dim`, `horizon` and the other options."""
+
+    option: str
+    what: str
+    is_met: Callable[[int, int, Any], bool]
 
 
 def option(

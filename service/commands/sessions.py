@@ -16,7 +16,6 @@ from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.when_due import take_options, wait_longer
 from service.rounds.timeline import timeline_of
-from service.session.covariates import refuse_unmeasured
 from service.session.names import NO_NAMES, Names, check_names, computed_labels
 from service.session.records import (
     COMMAND_LINE,
@@ -26,7 +25,7 @@ from service.session.records import (
     SessionKey,
     SessionRow,
 )
-from service.session.rules import check_dropped, check_rules
+from service.session.rules import CHANGES, Step, check_rules
 from service.session.slot_clock import new_clock
 from service.session.spec import PLAIN, SessionSpec, canonical
 from service.session.trial import new_trial
@@ -169,13 +168,19 @@ def first_names(spec: SessionSpec) -> Names:
     return names if names.are_given else NO_NAMES
 
 
-def checked_agent(session: SessionRow, allow_oracles: bool, changed: Container[str] = ()) -> Agent:
+def checked_agent(
+    session: SessionRow,
+    allow_oracles: bool,
+    asked: Container[str] = (),
+    before: SessionRow | None = None,
+    steps: tuple[Step, ...] = CHANGES,
+) -> Agent:
     """Check a session that will be stored, and build its agent before any fit.
 
-    Raises what `check_rules` and `first_agent` raise.
+    Raises what `check_rules`, which has the same arguments, and `first_agent` raise.
     """
     agent = first_agent(session, allow_oracles)
-    check_rules(session, changed)
+    check_rules(session, asked, before, steps)
     return agent
 
 
@@ -234,10 +239,10 @@ def change_session(
     (`OptionChanges`).
     """
     session = find_session(uow, key)
-    changed = _with_options(session, changes)
+    changed = _changed(session, changes)
     names = {*changes, *(f"options.{name}" for name in changes.get("options", {}))}
-    agent = checked_agent(changed, allow_oracles=True, changed=names)
-    check_dropped(session, changed)
+    agent = checked_agent(changed, True, names, session)
+    _refuse_other_options(session, changed)
     if allowed is not None and changed.options != session.options:
         refuse_costly(changed, allowed)
     name = changes.get("name")
@@ -266,30 +271,27 @@ def change_session(
     return session
 
 
-def _with_options(session: SessionRow, changes: dict[str, Any]) -> SessionRow:
-    """Return a session with the options that it will have, which are checked.
-
-    Raises 422 bad_option for an option that may not change, or has no such value; 409
-    limit_reached after too many changes.
-    """
-    new_options = changes.get("options", {})
+def _refuse_other_options(session: SessionRow, changed: SessionRow) -> None:
+    """Raise a 422 bad_option for an option that may not change, a 409 after too many changes."""
     kind = ALGORITHMS[session.algorithm].options_type
     may = {f.name for f in fields(kind) if f.metadata.get("changeable")}
-    refuse_unmeasured(session, new_options)
-    for option in new_options:
-        if option not in may and new_options[option] != session.options.get(option):
+    for option, value in changed.options.items():
+        if option not in may and value != session.options.get(option):
             which = ", ".join(sorted(may)) or "none"
             detail = f"options that may change are {which}; a copy can have others (.../copy)"
             raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
-    options = {**session.options, **new_options}
+    if session.revision == MOST_CHANGES and changed.options != session.options:
+        detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
+        raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
+
+
+def _changed(session: SessionRow, changes: dict[str, Any]) -> SessionRow:
+    """Return the session as it will be."""
+    options = {**session.options, **changes.get("options", {})}
     settings = {name: value for name, value in changes.items() if name in PLAIN}
     asked_trial = changes.get("mode"), changes.get("guard")
     trial = session.trial.changed(*asked_trial, timeline_of(session).begun(session))
-    changed = replace(session, **{**settings, "options": options, "trial": trial})
-    if session.revision == MOST_CHANGES and options != session.options:
-        detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
-        raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
-    return changed
+    return replace(session, **{**settings, "options": options, "trial": trial})
 
 
 @session_command

@@ -14,7 +14,7 @@ from service.fits.record import record_fit
 from service.fits.when_due import fit_anew_by_options, fit_unread, start_next, take_options
 from service.rounds.slot_sums import keep_settled
 from service.session.records import MOST_CHANGES, Actor, DueFit, SessionKey, SessionRow
-from service.session.rules import check_dropped, model_of
+from service.session.rules import check_rules, model_of
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
@@ -116,8 +116,8 @@ def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, An
     for name, one in told.advised(estimate.get("findings", ())).items():
         changed = replace(session, options=session.options | taken | {name: one})
         with suppress(OptionError, Problem):
-            check_dropped(session, changed)
             build_agent(changed, None)
+            check_rules(changed, before=session)
             taken |= {} if session.options.get(name) is False else {name: one}
     if taken and session.revision < MOST_CHANGES:
         changed = replace(session, options=session.options | taken)

@@ -228,10 +228,6 @@ class ByDecision:
         """Return the first and the last position whose decision a fit may know."""
         return window.first, window.last
 
-    def stays_in(self, copy: SessionRow, source: SessionRow) -> bool:
-        """Return whether a copy learns of dropped rounds what its source did."""
-        return False
-
     def n_unread(self, n_rounds: int) -> int | None:
         """Return how many rounds a trajectory has of which a file has values and no decision.
 
@@ -578,10 +574,6 @@ class BySlot:
     def positions_of(self, window: FitWindow, known: Watermark) -> tuple[int, int]:
         """Return the first and the last position of decisions up to the watermark."""
         return 1, known.decided
-
-    def stays_in(self, copy: SessionRow, source: SessionRow) -> bool:
-        """Return whether the copy has the same columns: sums of slots stand for dropped rounds."""
-        return (copy.names, n_given(copy)) == (source.names, n_given(source))
 
     def n_unread(self, n_rounds: int) -> int | None:
         """Return what the trajectory says: all its decisions may be dropped."""

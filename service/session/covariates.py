@@ -6,7 +6,6 @@ equal ones are equal texts.
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from service.base.problems import Problem, ProblemCode
 from service.session.records import SessionRow
@@ -40,20 +39,6 @@ def covariates_text(
 def in_order(given: Mapping[str, float] | None) -> list[tuple[str, float]] | None:
     """Return given covariates in the order of their names, for comparison with a repeat."""
     return None if given is None else sorted((name, value + 0.0) for name, value in given.items())
-
-
-def refuse_unmeasured(session: SessionRow, options: Mapping[str, Any]) -> None:
-    """Raise a 422 where options name a covariate of which a session's rounds have no values."""
-    known = names_of_covariates(session)
-    given = options.get("covariates")  # unchecked in a change
-    new = [name for name in given if name not in known] if isinstance(given, list) else []
-    if new and session.n_rounds:
-        detail = (
-            f"the session's {session.n_rounds} rounds have no values of the covariate {new[0]!r}, "
-            "which would count 0: create a new session with it, and send its rounds as history, "
-            "with their values"
-        )
-        raise Problem(ProblemCode.BAD_OPTION, detail, "options.covariates")
 
 
 def given_covariates(texts: Iterable[str | None]) -> dict[str, float] | None:

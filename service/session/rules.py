@@ -1,7 +1,9 @@
-"""Which settings of a session exclude one another: one table, and the one function that checks it.
+"""What excludes what in a session: its tables, and the one function that checks them.
 
-The row that will be stored is checked, whether a new session, a change, a copy or a file makes it.
-So no way leads to a session that another way refuses. `docs/rules.md` is made of the table.
+The row that will be stored is checked, whether a new session, a change, a copy, a file or the
+findings of a fit make it. So no way leads to a session that another way refuses. `RULES` are of
+pairs of settings; `CHANGES` and `COPIES` of what a session with a past cannot become.
+`docs/rules.md` is made of them.
 """
 
 from collections.abc import Callable, Container
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from service.base.problems import Problem, ProblemCode
+from service.session.covariates import names_of_covariates
 from service.session.records import SessionRow
 
 Kind = type[Agent]
@@ -31,14 +34,17 @@ class Rule(NamedTuple):
     because: str
 
 
+def _kind(session: SessionRow) -> Kind:
+    return ALGORITHMS[session.algorithm]
+
+
 def looks_back(session: SessionRow) -> int | None:
     """Return how many of the session's last rounds coming fits use; None: all.
 
     Those of a session that drops rows then need sums. Elsewhere rounds before the windows of coming
     fits teach nothing any more.
     """
-    kind = ALGORITHMS[session.algorithm]
-    return kind.looks_back(session.dim, session.horizon, session.options)
+    return _kind(session).looks_back(session.dim, session.horizon, session.options)
 
 
 def has_only_sums(session: SessionRow) -> bool:
@@ -46,8 +52,7 @@ def has_only_sums(session: SessionRow) -> bool:
 
     With a clock sums of slots stand for decisions, and totals stay: fits can begin anew.
     """
-    has_rows = session.dropped_to == 0 or CLOCK.holds(session, ALGORITHMS[session.algorithm])
-    return not has_rows and looks_back(session) is None
+    return _gave_up(session) and looks_back(session) is None
 
 
 def model_of(session: SessionRow, revision: int | None = None) -> tuple[Any, ...]:
@@ -102,12 +107,105 @@ RULES = (
 )
 
 
-def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
-    """Raise a 422 bad_option if two settings of a session that will be stored exclude each other.
+class Step(NamedTuple):
+    """A change, or a copy, that is excluded by what a session has been through."""
 
-    Members that a request has `asked` for are named first.
+    past: str  # what it has, in the table
+    excluded: str  # what it cannot become, in the table
+    because: str  # where {before} is the session, {after} what it or its copy would be
+    field: str | None
+    # `before` and `after` -> what is excluded, {what} above; nothing: it may become that
+    what: Callable[[SessionRow, SessionRow], Any]
+    code: ProblemCode = ProblemCode.BAD_OPTION
+
+
+def _gave_up(session: SessionRow) -> bool:
+    """Return whether rounds are dropped that a fit may need: with a clock sums stand for them."""
+    return session.dropped_to > 0 and not CLOCK.holds(session, _kind(session))
+
+
+def _unmeasured(before: SessionRow, after: SessionRow) -> str | None:
+    """Return a covariate of which the session's rounds have no values."""
+    known = names_of_covariates(before if before.n_rounds else after)
+    return next((name for name in names_of_covariates(after) if name not in known), None)
+
+
+def _opens_again(before: SessionRow, after: SessionRow) -> bool:
+    """Return whether a longer wait opens rounds that fits know by sums alone."""
+    is_by_time = any(one.holds(before, _kind(before)) for one in (SUM, DEFAULT))
+    is_longer = after.reward_wait_seconds > before.reward_wait_seconds
+    return is_by_time and is_longer and has_only_sums(before)
+
+
+def _looks_elsewhere(before: SessionRow, after: SessionRow) -> str | None:
+    """Return why fits that look back otherwise would need dropped rounds."""
+    known, back = looks_back(before), looks_back(after)
+    if not _gave_up(before) or known == back:
+        return None
+    if back is None:
+        return "fits of all rounds need them"
+    if known is None:
+        return "fits know them by sums, which fits with a memory do not use"
+    needs = before.n_rounds - back < before.dropped_to
+    return "a fit with this memory needs some of them" if needs else None
+
+
+def _is_other_model(before: SessionRow, after: SessionRow) -> bool:
+    return _gave_up(before) and model_of(after) != model_of(before)
+
+
+def _loses_rounds(before: SessionRow, after: SessionRow) -> bool:
+    """Return whether a copy would read dropped rounds: with a clock only to work out columns."""
+    columns = [(one.names, _kind(one).n_given(one.dim, one.horizon)) for one in (before, after)]
+    return _gave_up(before) or (before.dropped_to > 0 and columns[0] != columns[1])
+
+
+def _is_learner(_: SessionRow, after: SessionRow) -> bool:
+    return _kind(after).learns_within_epoch
+
+
+DROPPED, GIVEN_UP = "dropped rounds", "rounds up to position {before.dropped_to} are dropped"
+BY_SUMS = "dropped rounds, known by sums, that time closed"
+BY_ROWS = "dropped rounds, without a clock or with other columns"
+OPEN_AGAIN = "rows of closed rounds are dropped: a longer wait would open some again; leave it"
+NEEDED, ANEW = f"{GIVEN_UP}, and {{what}}: leave it", f"{GIVEN_UP}: make a new session"
+LOST = (
+    f"{GIVEN_UP}: a copy would learn nothing of them. With the same settings, `lhb export` and "
+    "`lhb import` go on with what was learned; for other settings, begin a new session"
+)
+NO_VALUES = (
+    "the session's {before.n_rounds} rounds have no values of the covariate {what!r}, which would "
+    "count 0: create a new session with it, and send its rounds as history, with their values"
+)
+NO_PAST = "{after.algorithm} learns from each reward as it comes, not from a past"
+
+UNMEASURED = Step("rounds", "new covariate", NO_VALUES, "options.covariates", _unmeasured)
+CHANGES = (
+    UNMEASURED,
+    Step(BY_SUMS, "longer `reward_wait_seconds`", OPEN_AGAIN, "reward_wait_seconds", _opens_again),
+    Step(DROPPED, "option of another model", ANEW, "options", _is_other_model),
+    Step(DROPPED, "`memory` that needs them", NEEDED, "options.memory", _looks_elsewhere),
+)
+COPIES = (
+    Step(BY_ROWS, "copy", LOST, None, _loses_rounds, ProblemCode.ROUND_DROPPED),
+    Step("a past", f"copy with {LEARNER.name}", NO_PAST, "algorithm", _is_learner),
+    UNMEASURED,
+)
+
+
+def check_rules(
+    session: SessionRow,
+    asked: Container[str] = (),
+    before: SessionRow | None = None,
+    steps: tuple[Step, ...] = CHANGES,
+) -> None:
+    """Check a session that will be stored.
+
+    `before` is what it is now, or with `steps` of `COPIES` what it is a copy of. Raises a 422
+    bad_option if two of its settings exclude each other, and the problem of a step that is
+    excluded. Members that a request has `asked` for are named first.
     """
-    kind = ALGORITHMS[session.algorithm]
+    kind = _kind(session)
     for feature, excluded, because in RULES:
         if feature.holds(session, kind) and excluded.holds(session, kind):
             named = (*feature.fields, *excluded.fields)
@@ -115,31 +213,9 @@ def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
             field = next((name for name in named if name in asked), (there or [*named])[0])
             detail = f"{feature.name} is not possible with {excluded.name}: {because}"
             raise Problem(ProblemCode.BAD_OPTION, detail.replace("`", ""), field)
-
-
-def check_dropped(session: SessionRow, changed: SessionRow) -> None:
-    """Raise a 422 bad_option, naming the field, if fits would need dropped rows."""
-    kind = ALGORITHMS[session.algorithm]
-    if CLOCK.holds(session, kind):
+    if before is None:
         return
-    waits_longer = changed.reward_wait_seconds > session.reward_wait_seconds
-    is_by_time = SUM.holds(session, kind) or DEFAULT.holds(session, kind)
-    if has_only_sums(session) and is_by_time and waits_longer:
-        detail = "rows of closed rounds are dropped: a longer wait would open some again; leave it"
-        raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
-    if session.dropped_to and model_of(changed) != model_of(session):
-        detail = f"rounds up to position {session.dropped_to} are dropped: make a new session"
-        raise Problem(ProblemCode.BAD_OPTION, detail, "options")
-    before, after = looks_back(session), looks_back(changed)
-    if not session.dropped_to or before == after:
-        return
-    what = None
-    if after is None:
-        what = "fits of all rounds need them"
-    elif before is None:
-        what = "fits know them by sums, which fits with a memory do not use"
-    elif session.n_rounds - after < session.dropped_to:
-        what = "a fit with this memory needs some of them"
-    if what is not None:
-        detail = f"rounds up to position {session.dropped_to} are dropped, and {what}: leave it"
-        raise Problem(ProblemCode.BAD_OPTION, detail, "options.memory")
+    for step in steps:
+        if what := step.what(before, session):
+            detail = step.because.format(before=before, after=session, what=what)
+            raise Problem(step.code, detail, step.field)

@@ -14,14 +14,14 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.fit_cost import FitCost
-from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
 from service.rounds.timeline import timeline_of
-from service.session.covariates import names_of_covariates, refuse_unmeasured
+from service.session.covariates import names_of_covariates
 from service.session.kept_contexts import may_be_kept
 from service.session.names import after_choice, check_names, fill_repetition
 from service.session.records import UNCHANGED, DueFit, DueReason, Schedule, SessionRow, Watermark
+from service.session.rules import COPIES
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 
@@ -49,21 +49,10 @@ def copied_session(
             check_names(json.loads(names.text), dim)
     plain |= {"name": asked.get("name"), "request": json.dumps({**request, "dim": dim})}
     copy = replace(source, **plain, names=names, dim=dim)
-    agent = checked_agent(copy, allow_oracles, settings)
-    if source.dropped_to:
-        if not timeline_of(source).stays_in(copy, source):
-            detail = (
-                f"rounds up to position {source.dropped_to} are dropped: a copy would learn "
-                "nothing of them. With the same settings, `lhb export` and `lhb import` go on with "
-                "what was learned; for other settings, begin a new session"
-            )
-            raise Problem(ProblemCode.ROUND_DROPPED, detail)
-        copy.trial = copy.trial.anew(timeline_of(copy).begun(copy))
-    if agent.learns_within_epoch:
-        detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
-        raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
+    agent = checked_agent(copy, allow_oracles, settings, source, COPIES)
     refuse_costly(copy, allowed)
-    refuse_unmeasured(source, copy.options)
+    if source.dropped_to:  # sums of slots stand for dropped rounds
+        copy.trial = copy.trial.anew(timeline_of(copy).begun(copy))
     # its rounds come before its options: no window of theirs is to be fitted one by one
     changes = UNCHANGED.with_one(copy.n_rounds, copy.options) if copy.n_rounds else UNCHANGED
     due = _fit_of_all(copy, agent, now)

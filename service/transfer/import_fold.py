@@ -21,7 +21,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from service.base.field_types import MOST_SECONDS
 from service.base.problems import Problem
-from service.commands.sessions import checked_agent, first_agent
+from service.commands.sessions import checked_agent
 from service.fits.beginning import EstimateInUse
 from service.fits.rebuilt_schedule import Rounds, Windows, open_window
 from service.lift.exact import DIGITS
@@ -117,9 +117,9 @@ class ImportFold:
                 "changes": changes_of(given.get("changes")),
             }
             session = self.session = SessionRow(tenant="", **given)
-            self.agent = checked_agent(session, self._allow_oracles)
-            for revision in range(session.revision):
-                first_agent(session.at_revision(revision), self._allow_oracles)
+            for revision in range(session.revision + 1):
+                then = session.at_revision(revision)
+                self.agent = checked_agent(then, self._allow_oracles)
         except Problem as problem:
             raise Problem(problem.code, problem.detail, f"session.{problem.field}") from None
         gone = session.n_gone, session.n_erased_measurements, session.n_dropped_measurements

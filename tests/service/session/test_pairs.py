@@ -2,53 +2,90 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.agents.anytime_options import AnytimeOptions
 from lhb_engine.agents.fit_cost import FitCost
+from lhb_engine.estimate import Estimate
 from service.api.body_parsing import COPY, PATCH, SESSION
-from service.base.problems import Problem
+from service.base.problems import Problem, ProblemCode
+from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session, create_session
-from service.session.records import UNCHANGED
+from service.session.records import UNCHANGED, SessionKey, SessionRow
+from service.session.spec import SETTINGS as DECLARED
 from service.session.trial import AGENT_ALONE
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import read_lines
+from service.writer.agent_cache import build_agent
+from service.writer.command import session_command
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import ServiceHarness
 from tests.service.transfer.test_import_forgeries import checked, exported, resealed
 
 Body = dict[str, Any]
 LARGE = FitCost(1e9, 1e9)
 PLAIN: Body = {"dim": 2, "horizon": 4, "seed": 1}
-SETTINGS: list[Body] = [
-    {"algorithm": "ad_lasso"},
-    {"algorithm": "uniform"},
-    {"algorithm": "lin_ucb"},
-    {"dim": 129},
-    {"horizon": 600},
-    {"reward_mode": "sum"},
-    {"reward_wait_seconds": 5.0},
-    {"default_reward": 0.0},
-    {"refit": "blocking"},
-    {"categories": "hashed"},
-    {"mode": "live"},
-    {"mode": "shadow"},
-    {"holdout": {"share": 0.1, "policy": "uniform"}},
-    {"keep_contexts": True},
-    {"clock": {"slot_seconds": 60, "start": "1970-01-01T00:00:00Z"}},
-    {"clock": {"slot_seconds": 50, "start": "1970-01-01T00:00:00Z", "totals": "trajectory"}},
-    {"keep_rounds": 40_000},
-    {"keep_days": 30.0},
-    {"options": {"memory": 100}},
-    {"options": {"levels": True}},
-    {"options": {"own": True}},
-    {"options": {"covariates": ["rain"]}},
-    {"options": {"epsilon": 0.1}},
-]
+CLOCK = {"slot_seconds": 60, "start": "1970-01-01T00:00:00Z"}
+FEATURE = {"features": ["price"]}
+SAMPLES: dict[str, list[Body]] = {  # of each setting, with what it needs
+    "algorithm": [{"algorithm": name} for name in ("ad_lasso", "uniform", "lin_ucb")],
+    "dim": [{"dim": 129}],
+    "horizon": [{"horizon": 600}],
+    "seed": [{"seed": 7}],
+    "reward_mode": [{"reward_mode": "sum"}],
+    "reward_wait_seconds": [{"reward_wait_seconds": 5.0}],
+    "default_reward": [{"default_reward": 0.0}],
+    "reward_unit": [{"reward_unit": "EUR"}],
+    "refit": [{"refit": "blocking"}],
+    "keep_contexts": [{"keep_contexts": True}],
+    "keep_rounds": [{"keep_rounds": 40_000}],
+    "keep_days": [{"keep_days": 30.0}],
+    "features": [FEATURE, {"features": ["price", "stock"]}],
+    "products": [{**FEATURE, "products": [["price", "price"]]}],
+    "repetition": [{**FEATURE, "repetition": 3}],
+    "categories": [{"categories": "hashed"}],
+    "arms": [{"arms": ["left", "right"]}],
+    "mode": [{"mode": "live"}, {"mode": "shadow"}],
+    "holdout": [{"holdout": {"share": 0.1, "policy": "uniform"}}],
+    "guard": [{"guard": "armed"}],
+    "clock": [{"clock": CLOCK}, {"clock": {**CLOCK, "totals": "trajectory"}}],
+}
+OPTIONS: dict[str, list[Body]] = {  # of each option of `anytime`, with what it needs
+    "epsilon": [{"epsilon": 0.1}],
+    "memory": [{"memory": 100}],
+    "most_stale": [{"most_stale": 0.5}],
+    "signed": [{"signed": True}],
+    "seasonality": [{"seasonality": [{"period": 7.0}]}],
+    "trend": [{"trend": True}],
+    "adopts": [{"adopts": False}],
+    "covariates": [{"covariates": ["rain"]}],
+    "levels": [{"levels": True}],
+    "own": [{"own": True}, {"own": [0]}],
+    "groups": [{"groups": ":", "own": True}],
+    "zero_start": [{"zero_start": False}],
+    "profiles": [{"profiles": "each"}, {"profiles": [[0, 1]]}],
+}
+SAMPLES["options"] = [{"options": one} for several in OPTIONS.values() for one in several]
+SETTINGS = [body for bodies in SAMPLES.values() for body in bodies]
 PATCHED, COPIED = (parser.adapter.json_schema()["properties"].keys() for parser in (PATCH, COPY))
-CHANGEABLE = {"epsilon", "memory"}  # of the options above
+CHANGEABLE = {one.name for one in fields(AnytimeOptions) if one.metadata.get("changeable")}
+LEARNERS = {name for name, kind in ALGORITHMS.items() if kind.learns_within_epoch}
+
+
+def test_every_setting_has_samples() -> None:
+    """A new setting, or option, is tried with all others."""
+    assert SAMPLES.keys() == {one.name for one in DECLARED}
+    assert OPTIONS.keys() == {one.name for one in fields(AnytimeOptions)}
+    for samples in (SAMPLES, OPTIONS):
+        assert all(name in body for name, bodies in samples.items() for body in bodies)
 
 
 def both(state: Body, more: Body) -> Body:
@@ -62,13 +99,57 @@ class Doors:
 
     def __init__(self, path: Path) -> None:
         self.harness = ServiceHarness(path)
+        self.known: dict[str, bool] = {}
 
     def create(self, body: Body) -> None:
         """Make a session, which the other methods then mean."""
         self.harness.now += 1.0
+        if "guard" in body and "holdout" in body:  # creation takes it as a member of the holdout
+            others = {name: value for name, value in body.items() if name != "guard"}
+            body = {**others, "holdout": {**body["holdout"], "guard": body["guard"] == "armed"}}
         asked = SESSION.read(json.dumps({**PLAIN, **body}).encode())
         session, _ = self.harness.run(create_session("", asked, False))
         self.harness.key = session.key
+
+    def takes(self, body: Body) -> bool:
+        """Whether creation takes a body."""
+        text = json.dumps(body, sort_keys=True)
+        if text not in self.known:
+            self.known[text] = taken(self.create, body)
+        return self.known[text]
+
+    def live(self, body: Body, dropped: bool) -> None:
+        """Make a session of three rounds, with their rewards; the first one's may be dropped."""
+        self.create(body)
+        harness = self.harness
+        harness.now += 60.0  # a slot
+        n_features = len(body.get("features", "12"))
+        more: Body = {"contexts": np.ones((2, n_features))}
+        more |= {"forced_arm": 0} if "mode" in body else {}
+        for n in range(1, 4):
+            round = harness.decide(**more).round
+            harness.now += 60.0
+            when: Body = {"round": round, "reward_id": f"{n}"}
+            if "clock" in body:
+                ends = harness.now // 60 * 60 - 60, harness.now // 60 * 60
+                when = dict(zip(("since", "until"), map(time_of, ends), strict=True))
+            harness.reward(1.0, **when)
+        if dropped:
+            harness.run(drop(harness.key, 1))
+
+    def fit(self, findings: list[Body]) -> None:
+        """Make a fit that finds something."""
+        harness = self.harness
+        if harness.session.fit_due is None:
+            harness.run(ask_fit(harness.key, harness.agents))
+        due = harness.session.fit_due
+        assert due is not None
+        groups = build_agent(harness.session, None).covariates.groups
+        none = [0.0] * len(groups)
+        effects = {"values": [0.0] * sum(groups), "included": none, "share": none}
+        theta = np.ones(harness.session.dim)
+        estimate = Estimate(status="ok", lag_weights=np.ones(1), theta=theta, effects=effects)
+        harness.finish(due, replace(estimate, findings=findings))
 
     def created(self, body: Body) -> Body | None:
         """Make a session; the header of its export, or None if it is refused."""
@@ -80,11 +161,15 @@ class Doors:
         changes = dict(PATCH.read(json.dumps(body).encode()))
         self.harness.run(change_session(self.harness.key, changes))
 
-    def copy(self, body: Body) -> None:
-        """Copy the session with other settings, as far as a file that can be imported."""
+    def copied(self, body: Body) -> tuple[SessionRow, SessionRow, Agent]:
+        """Copy the session's row with other settings."""
         asked = dict(COPY.read(json.dumps(body).encode()))
         source = self.harness.session
-        copy, agent = copied_session(source, asked, False, LARGE, self.harness.now)
+        return source, *copied_session(source, asked, False, LARGE, self.harness.now)
+
+    def copy(self, body: Body) -> None:
+        """Copy the session with other settings, as far as a file that can be imported."""
+        source, copy, agent = self.copied(body)
         with self.harness.store.reader() as reader:
             content = b"".join(copy_session(reader, source, copy, agent))
         assert taken(self.read, content), (source, body)
@@ -107,12 +192,32 @@ class Doors:
         checked(content)
 
 
-def taken(way: Callable[[Any], None], asked: Any) -> bool:
-    """Whether a way is open; it is closed by a 422 alone."""
+def time_of(seconds: float) -> datetime:
+    """The time so many seconds after 1970."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@session_command
+def drop(uow: UnitOfWork, key: SessionKey, to: int) -> None:
+    """Give rounds up, whose rows are there still."""
+    session = uow.session(key)
+    assert session is not None
+    session.dropped_to = to
+    uow.save(session)
+
+
+FINDINGS: list[Body] = [
+    {"code": code, "message": "", "period": 7.0, "harmonics": 1, "features": [], "lags": []}
+    for code in ("season", "trend", "levels_differ")
+]
+
+
+def taken(way: Callable[[Any], object], asked: Any) -> bool:
+    """Whether a way is open; it is closed by a 422 alone, or by rounds that are gone."""
     try:
         way(asked)
     except Problem as problem:
-        if problem.code.status != 422:
+        if problem.code.status != 422 and problem.code != ProblemCode.ROUND_DROPPED:
             raise
         return False
     return True
@@ -122,42 +227,39 @@ CHANGED = {"changes": UNCHANGED, "trial": AGENT_ALONE}  # they know what was bef
 OWN = ("id", "created_at", "request")
 
 
-@pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    doors = Doors(tmp_path)
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    doors = Doors(tmp_path_factory.mktemp("doors"))
     yield doors
     doors.harness.close()
 
 
+def of_copy(state: Body, more: Body) -> Body:
+    """What a copy is asked for that has all options of the pair."""
+    return {**more, **({"options": both(state, more)["options"]} if "options" in more else {})}
+
+
 def test_a_change_is_taken_where_creation_takes_the_pair(doors: Doors) -> None:
     """A PATCH, or a copy, of a session leads where creation leads, or is refused as creation is."""
-    known: dict[str, Body | None] = {}
     wrong = []
-
-    def header(body: Body) -> Body | None:
-        text = json.dumps(body, sort_keys=True)
-        if text not in known:
-            known[text] = doors.created(body)
-        return known[text]
-
-    for state in SETTINGS:
-        if header(state) is None:
-            continue
+    for state in filter(doors.takes, SETTINGS):
         doors.create(state)
-        for more in SETTINGS:
-            whole = both(state, more)
-            key, expected = doors.harness.key, header(whole)
-            doors.harness.key = key
-            if {*more} <= COPIED and whole.get("algorithm") != "lin_ucb":
-                copy = {**more, **({"options": whole["options"]} if "options" in more else {})}
-                if taken(doors.copy, copy) != (expected is not None):
+        for n, more in enumerate(SETTINGS):
+            whole, key = both(state, more), doors.harness.key
+            expected, doors.harness.key = doors.takes(whole), key
+            if {*more} <= COPIED:
+                copies = doors.copy if n % 4 == 0 else doors.copied
+                learns = whole.get("algorithm") in LEARNERS  # from no past
+                if taken(copies, of_copy(state, more)) != (expected and not learns):
                     wrong.append(("copy", state, more))
             if {*more} <= PATCHED and {*more.get("options", {})} <= CHANGEABLE:
                 is_taken = taken(doors.patch, more)
-                if is_taken != (expected is not None):
+                if is_taken != expected:
                     wrong.append(("PATCH", state, more))
-                elif is_taken and {**(expected or {}), **CHANGED} != {**doors.header(), **CHANGED}:
-                    wrong.append(("another session", state, more))
+                elif is_taken:
+                    header = doors.header()
+                    if {**(doors.created(whole) or {}), **CHANGED} != {**header, **CHANGED}:
+                        wrong.append(("another session", state, more))
                 if is_taken:
                     doors.create(state)
     assert not wrong, "\n".join(map(str, wrong))
@@ -169,18 +271,96 @@ def test_a_file_is_imported_where_creation_takes_the_pair(doors: Doors) -> None:
     assert plain is not None
     headers = [(one, doors.created(one)) for one in SETTINGS]
     for (one, first), (other, second) in combinations(headers, 2):
-        if first is None or second is None:
+        if first is None or second is None or {*one} & {*other} - {"options"}:
             continue
-        other_only = {n: v for n, v in second.items() if v != plain.get(n)}
-        whole = {**first, **other_only}
-        if {*one} & {*other} - {"options"}:
-            continue
-        if "options" in one and "options" in other:
-            whole["options"] = {**first["options"], **second["options"]}
-        is_created = doors.created(both(one, other)) is not None
-        if taken(doors.read_header, whole) != is_created:
-            wrong.append((one, other, is_created))
+        whole = {**first, **{n: v for n, v in second.items() if v != plain.get(n)}}
+        for part in {"options", "names", "trial"} & first.keys() & second.keys():
+            whole[part] = merged(first[part], second[part])
+        if taken(doors.read_header, whole) != doors.takes(both(one, other)):
+            wrong.append((one, other))
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def merged(first: Any, second: Any) -> Any:
+    """A part of a header, an object or its text, with what either has that is not as usual."""
+    if isinstance(first, dict):
+        return {**first, **second}
+    if None in (first, second):
+        return first or second
+    usual = {"columns": [], "categories": "one_hot", "arms": None, "mode": "live", "share": 0.0}
+    usual |= {"guard": "off", "policy": "default_arm", "until_slot": None}
+    told = {n: v for n, v in json.loads(second).items() if v != usual.get(n)}
+    return json.dumps({**json.loads(first), **told})
+
+
+PASTS: list[Body] = [
+    {},
+    *({"algorithm": "ad_lasso"}, {"algorithm": "lin_ucb"}),
+    *({"clock": CLOCK}, {"clock": {**CLOCK, "totals": "trajectory"}}),
+    *({"reward_mode": "sum"}, {"default_reward": 0.0}, {"keep_rounds": 40_000}),
+    *({"mode": "shadow"}, {"holdout": {"share": 0.1, "policy": "uniform"}}),
+    *({"options": one} for one in ({"memory": 100}, {"own": True}, {"covariates": ["rain"]})),
+    *({"options": one} for one in ({"levels": True}, {"trend": True}, {"profiles": "each"})),
+    {**FEATURE, "products": [["price", "price"]]},
+]
+OF_ROWS = {"products", "repetition", "algorithm", "horizon"}  # which numbers of a round fits read
+ANEW = {one.name for one in fields(AnytimeOptions) if one.metadata.get("changeable") == "anew"}
+
+
+def forbidden(state: Body, more: Body, dropped: bool, copies: bool) -> bool:
+    """Whether a session with rounds, some of them dropped, cannot become what creation makes."""
+    old, new = state.get("options", {}), both(state, more).get("options", {})
+    changed = {name for name in new if new[name] != old.get(name)}
+    if copies and "covariates" in changed:
+        return True
+    if not dropped or "clock" in state:
+        return copies and dropped and bool(OF_ROWS & {*more})
+    by_sums = state.get("algorithm") is None and not {"memory", "own"} & {*old}
+    waits = by_sums and {"reward_mode", "default_reward"} & {*state}
+    waits = waits and more.get("reward_wait_seconds", 0.0) > state.get("reward_wait_seconds", 0.0)
+    return copies or bool(waits) or bool(changed & (ANEW | {"memory"}))
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_session_with_a_past_is_refused_what_needs_it(doors: Doors, dropped: bool) -> None:
+    """Where creation takes the pair, a past alone forbids it; a file of what came of it is read."""
+    wrong = []
+    for state in PASTS:
+        doors.live(state, dropped)
+        for more in SETTINGS:
+            whole, key = both(state, more), doors.harness.key
+            expected, doors.harness.key = doors.takes(whole), key
+            may = [expected and not forbidden(state, more, dropped, copies) for copies in (0, 1)]
+            if {*more} <= COPIED:
+                learns = whole.get("algorithm") in LEARNERS
+                if taken(doors.copied, of_copy(state, more)) != (may[1] and not learns):
+                    wrong.append(("copy", state, more))
+            if {*more} <= PATCHED and {*more.get("options", {})} <= CHANGEABLE:
+                if taken(doors.patch, more) != may[0]:
+                    wrong.append(("PATCH", state, more))
+                elif may[0]:
+                    assert dropped or doors.header()  # a file has no rows of dropped rounds
+                    doors.live(state, dropped)
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_what_fits_find_leads_where_a_change_leads(doors: Doors) -> None:
+    """A season, a trend and levels that are found are as those that a PATCH tells, or not taken."""
+    found = {"seasonality": [{"period": 7.0, "harmonics": 1}], "trend": True, "levels": True}
+    for state in PASTS:
+        if "algorithm" in state:
+            continue
+        for dropped in (False, True):
+            doors.live(state, dropped)
+            doors.fit(FINDINGS)
+            adopted = doors.harness.session.options
+            assert dropped or doors.header()
+            doors.live(state, dropped)
+            for name, value in found.items():
+                taken(doors.patch, {"options": {name: value}})
+            assert adopted == doors.harness.session.options, (state, dropped)
+            is_taken = bool(adopted.keys() & (found.keys() - state.get("options", {}).keys()))
+            assert is_taken != (dropped and "clock" not in state), (state, dropped)
 
 
 def test_a_session_goes_back_to_what_it_was(doors: Doors) -> None:

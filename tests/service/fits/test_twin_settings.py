@@ -1,17 +1,23 @@
 """A setting that changes nothing changes no bit; where it says something else, that is so."""
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from service.api.body_parsing import SESSION
+from service.base.problems import Problem
 from service.commands.decisions import Blocked
 from service.commands.out_of_turn import ask_fit
-from service.commands.sessions import change_session
+from service.commands.sessions import change_session, create_session
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
+from service.session.records import SessionRow
 from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
@@ -19,6 +25,7 @@ from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import draw_little
 from tests.service.service_harness import ServiceHarness
+from tests.service.session.test_pairs import both
 from tests.service.transfer.test_copy import copied
 
 MADE: dict[str, Any] = {"algorithm": "anytime", "horizon": 4, "reward_wait_seconds": 10.0}
@@ -187,3 +194,90 @@ def test_after_the_wait_a_decision_waits_for_the_fit(harness: ServiceHarness) ->
     assert harness.session.n_rounds == 7
     harness.finish(4)
     assert harness.decide().model_version == 1
+
+
+NOTHING: dict[str, dict[str, Any]] = {  # changes no estimate where arms are told
+    "keep_contexts": {"keep_contexts": True},
+    "keep_rounds": {"keep_rounds": 40_000},
+    "keep_days": {"keep_days": 1.0},
+    "refit": {"refit": "blocking"},
+    "categories": {"categories": "hashed"},
+    "arms": {"arms": ["a", "b", "c"]},
+    "reward_unit": {"reward_unit": "EUR"},
+    "mode": {"mode": "shadow"},
+    "holdout": {"holdout": {"share": 0.3, "policy": "uniform"}},
+    "default_reward": {"default_reward": 7.0},
+    "adopts": {"options": {"adopts": False}},
+}
+CLOCK = {"slot_seconds": 1, "start": "1970-01-01T00:10:00Z"}
+FIRST: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "sum": {"reward_mode": "sum"},
+    "clock": {"clock": CLOCK},
+    "clock of each": {"clock": {**CLOCK, "totals": "trajectory"}},
+    "products": {"features": ["one", "two"], "products": [["one", "two"]], "dim": 3},
+    "repetition": {"features": ["one", "two"], "repetition": 3, "dim": 3},
+    **{
+        name: {"options": {name: value}}
+        for name, value in {
+            "memory": 64,
+            "signed": True,
+            "seasonality": [{"period": 7.0}],
+            "trend": True,
+            "covariates": ["rain"],
+            "levels": True,
+            "own": True,
+            "zero_start": False,
+            "profiles": "each",
+        }.items()
+    },
+}
+
+
+def created(harness: ServiceHarness, body: dict[str, Any]) -> SessionRow:
+    """A new session."""
+    asked = dict(SESSION.read(json.dumps({"dim": 2, "horizon": 4, "seed": 1, **body}).encode()))
+    session: SessionRow = harness.run(create_session("", asked, False))[0]
+    return session
+
+
+def last_fit(harness: ServiceHarness, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The fit of 40 rounds, two trajectories in turn, whose arms are told."""
+    harness.now, rng = 1000.0, np.random.default_rng(5)
+    harness.key = created(harness, body).key
+    for n in range(40):
+        harness.now += 1.0
+        name, contexts = "ab"[n % 2], rng.uniform(-1, 1, (3, 2))
+        beside = {"rain": float(n % 3)} if "covariates" in body.get("options", {}) else None
+        told: dict[str, Any] = {} if "clock" in body else {"covariates": beside}
+        fit(harness, url)
+        one = harness.decide(name, contexts=contexts, forced_arm=n % 3, **told)
+        value = float(contexts[n % 3, 0]) + rng.normal()
+        if "clock" in body:
+            harness.now += 1.0
+            ends = (datetime.fromtimestamp(harness.now + i, UTC) for i in (-1, 0))
+            when = dict(zip(("since", "until"), ends, strict=True))
+            name = name if body["clock"].get("totals") == "trajectory" else ""
+        else:
+            when = {"round": one.round, "reward_id": str(n)}
+        harness.reward(value, name, **when)
+    harness.now += 60.0
+    harness.tick()
+    found = fit(harness, url)
+    harness.run(ask_fit(harness.key, harness.agents))
+    return [*found, *fit(harness, url)][-1]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("first", FIRST)
+def test_a_second_setting_that_changes_nothing_leaves_each_bit(
+    harness: ServiceHarness, database_url: str, first: str
+) -> None:
+    """Of every pair that is not refused, all at once."""
+    alone, body = last_fit(harness, database_url, FIRST[first]), FIRST[first]
+    for one in NOTHING.values():
+        more = both(body, one)
+        with suppress(Problem):  # a pair that is refused: see tests/service/session/test_pairs.py
+            created(harness, more)
+            body = more
+    assert last_fit(harness, database_url, body) == alone

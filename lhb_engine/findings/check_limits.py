@@ -7,7 +7,7 @@ from scipy.special import ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.estimate import signal_of
-from lhb_engine.findings.check_scores import CarriedErrors, less_beside, score_weights
+from lhb_engine.findings.check_scores import APART, CarriedErrors, less_beside, score_weights
 from lhb_engine.findings.finding import Finding
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
@@ -48,6 +48,11 @@ def check_limits(rows: AlignedRounds, errors: Floats, predictor: Predictor) -> I
     spread = float(whole[there].std())
     bend = carried.left((whole - whole[there].mean()) ** 2)
     beside = np.column_stack([carried.about, carried.past([*carried.rows.contexts.T])])
+    # a curve of each choice's own score is no limit of their sum, where these can be told apart
+    own = carried.past([(carried.rows.contexts @ predictor.theta) ** 2])
+    both = np.column_stack([beside, own])
+    if np.sum(less_beside(both, bend[:, None], bend)[0] ** 2) > APART * float(bend @ bend):
+        beside = both
     clear, by = _bent(beside, bend, carried.errors)
     halves = zip(*(np.array_split(one, 2) for one in (beside, bend, carried.errors)), strict=True)
     each = min(float(np.sign(clear)) * _bent(*half)[0] for half in halves)

@@ -35,6 +35,29 @@ def found(measured: Measured, seed: int = 1, until: int = N) -> list[Finding]:
     return [*check_limits(rows, known.residuals(rows), known)]
 
 
+def bent_choices(curve: Callable[[Floats], Floats], weights: Floats) -> list[Finding]:
+    """What is found where each choice's own score bends, and least squares know the rest."""
+    rng = np.random.default_rng(5)
+    contexts = rng.uniform(-0.6, 1.4, (N, 3))
+    rewards = np.convolve(curve(contexts @ THETA), weights)[:N] + 0.2 * rng.standard_normal(N)
+    carried = [np.convolve(column, weights)[:N] for column in (*contexts.T, np.ones(N))]
+    known = np.linalg.lstsq(np.column_stack(carried), rewards)[0]
+    size = float(np.linalg.norm(known[:3]))
+    measured = Measurements.single(np.arange(1, N + 1), rewards)
+    history = History(3, {"": Trajectory(contexts, measured)})
+    rows = align(history.over(FitWindow(1, 1, N, len(weights), N)))
+    by = Predictor(weights * size, known[:3] / size, known[3], 0.2, N, True)
+    return [*check_limits(rows, by.residuals(rows), by)]
+
+
+@pytest.mark.parametrize("curve", [np.tanh, np.exp, lambda score: (score > 0.3).astype(float)])
+def test_choices_whose_own_scores_bend_are_at_no_limit(curve: Callable[[Floats], Floats]) -> None:
+    """Unless one lag pays: then nothing tells a curve of each from one of the sum."""
+    assert not bent_choices(curve, WEIGHTS)
+    assert not bent_choices(curve, np.full(3, 1 / 3))
+    assert bent_choices(curve, np.array([0.0, 1.0]))
+
+
 def noise(rng: np.random.Generator) -> Floats:
     return 0.3 * rng.standard_normal(N)
 

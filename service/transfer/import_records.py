@@ -37,6 +37,7 @@ from service.session.trial import PlayedBy
 from service.transfer.file_format import HEADER, NOT_EXPORTED, ROW_OWNER
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
+WideSquare = Annotated[float, Field(ge=-1e200, le=1e200)]
 Bounds = Annotated[list[WideNumber], Field(min_length=2, max_length=2)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
@@ -169,7 +170,7 @@ PARTS_OF_ESTIMATE = {
     "totals": _record(
         "totals",
         values=list[WideNumber],
-        squares=list[list[WideNumber]],
+        squares=list[list[WideSquare]],
         unknown=list[list[Number]],
         if_shared=NotRequired[bool],
     ),

@@ -105,3 +105,24 @@ def test_a_lag_weight_without_an_interval_is_exported_and_imported(tmp_path: Pat
     answer = model_of(IntervalsAnswer).model_validate(said)
     assert answer.model_dump(mode="json", exclude_none=True)["lag_weights"] == [[0.5, 1.5], None]
     harness.store.close()
+
+
+def test_a_session_of_tiny_contexts_is_exported_and_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an action of 1e-90 pays is in units of 1e90, and its squares in those of 1e180."""
+    draw_little(monkeypatch)
+    harness, rng = ServiceHarness(tmp_path), np.random.default_rng(4)
+    harness.create(algorithm="anytime", horizon=3)
+    for _ in range(60):
+        contexts = rng.standard_normal((3, 2))
+        decision = harness.decide(contexts=1e-90 * contexts)
+        value = float(contexts[decision.arm, 0] + 0.1 * rng.standard_normal())
+        harness.reward(value, round=decision.round)
+        if harness.session.fit_due is not None:
+            fit(harness)
+    assert harness.estimates[-1].estimate is not None
+    squares = json.loads(harness.estimates[-1].estimate)["totals"]["squares"]
+    assert np.abs(squares).max() > 1e170
+    assert harness.import_file(tmp_path, exported(harness))[1]
+    harness.store.close()

@@ -134,7 +134,7 @@ def _of_choices(
     if history.latest_after is None:
         rounds = Rounds.of(history.trajectories, n_means, horizon, predictor)
         rounds = rounds.only(rounds.at >= history.checked_window().first)  # rewards before are cut
-        yield from check_missing(rounds)
+        yield from check_missing(rounds, horizon)
         yield from check_stay(rounds, history.checked_window().last)
     else:
         yield Unchecked(of_rounds, "sets")  # a slot has the sets of several decisions

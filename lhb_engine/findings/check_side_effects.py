@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, ndtri
+from scipy.special import chdtri, ndtri, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import power_of_two
@@ -16,6 +16,7 @@ CHANCE = 1e-3  # of an end's finding by chance, at one fit
 CHANCE_MISSING = 1e-4  # of one of missing rewards, which are many
 LEAST = 30  # ends, or rounds without a reward
 EACH = 5  # of these a column
+BLOCK = 24  # rounds of a trajectory, or a horizon: rewards that lack in one may lack together
 LEAST_CHANGE = 0.02  # standard deviation of the probability of a reward, as choices change it
 SILENT = 0.99  # of the gaps between rounds of a trajectory are shorter than half of what ends one
 EXACT_AGES = 32  # rounds, beyond which ages count by their octave
@@ -117,7 +118,7 @@ def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
         )
 
 
-def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
+def check_missing(rounds: Rounds, horizon: int) -> Iterator[Finding | Unchecked]:
     """Look for rounds whose reward is missing by what was chosen, by docs/model.md (12.7)."""
     # later rounds may still wait
     settled = rounds.at < rounds.at[rounds.is_measured].max(initial=0)
@@ -129,13 +130,15 @@ def check_missing(rounds: Rounds) -> Iterator[Finding | Unchecked]:
     whose = np.where(np.bincount(rounds.whose)[rounds.whose] < LONG, -1, rounds.whose)
     columns = np.column_stack([rounds.chosen, rounds.before])
     alike = _time(rounds.at, WAITING), whose
-    clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike)
+    part = rounds.age // max(horizon, BLOCK)
+    part = np.unique(rounds.whose * (int(part.max()) + 1) + part, return_inverse=True)[1]
+    clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, part)
     if clear.any() and change >= LEAST_CHANGE:
         clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
         how = _after(clear, "more often", "less often")
     else:
         columns = rounds.expected[:, None]
-        clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike)
+        clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, part)
         if not clear.any() or change < LEAST_CHANGE:
             return
         how = f"{'more' if clear[0] > 0.0 else 'less'} often where choices are to pay more"
@@ -221,24 +224,27 @@ def _total(by: Floats, dim: int, n_lags: int) -> Floats:
 
 
 def _clear(
-    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints]
+    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], part: Ints | None = None
 ) -> tuple[Floats, float]:
-    """Return coefficients over White's errors, (k,), 0 where by chance, and what they explain."""
-    by, spread, explained = _regressed(target.astype(np.float64), columns, alike)
-    shown = _are_clear(chance, by, np.diag(spread))
+    """Return coefficients over White's errors, (k,), 0 where by chance, and what they explain.
+
+    Errors of one `part`, numbered from 0, may go together.
+    """
+    by, spread, explained = _regressed(target.astype(np.float64), columns, alike, part)
+    shown = _are_clear(chance, by, np.diag(spread), np.inf if part is None else int(part.max()))
     clear = np.where(shown, by / np.sqrt(np.where(shown, np.diag(spread), 1.0)), 0.0)
     return clear, float(explained.std())
 
 
-def _are_clear(chance: float, by: Floats, variances: Floats) -> Flags:
+def _are_clear(chance: float, by: Floats, variances: Floats, n_free: float = np.inf) -> Flags:
     """Return which coefficients are beyond a chance of all, (k,)."""
-    n = max(int((variances > 0.0).sum()), 1)
-    sure = float(ndtri(chance / (2.0 * n)))
+    each = chance / (2.0 * max(int((variances > 0.0).sum()), 1))
+    sure = float(ndtri(each) if n_free == np.inf else stdtrit(max(n_free, 1), each))
     return (variances > 0.0) & (by**2 >= sure**2 * variances)
 
 
 def _regressed(
-    target: Floats, columns: Floats, alike: Sequence[Ints]
+    target: Floats, columns: Floats, alike: Sequence[Ints], part: Ints | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Regress on columns, about the means of those that are alike in each way.
 
@@ -256,6 +262,8 @@ def _regressed(
     by[moved] = inverse @ (columns.T @ target)
     explained = columns @ by[moved]
     errors = columns * (target - explained)[:, np.newaxis]
+    if part is not None:
+        errors = np.column_stack([np.bincount(part, one) for one in errors.T])
     free = len(target) - len(moved) - sum(len(np.unique(way)) - 1 for way in alike)
     white = inverse @ (errors.T @ errors) @ inverse * (len(target) / max(free, 1))
     spread[np.ix_(moved, moved)] = white + 1e-300 * np.eye(len(moved))

@@ -105,7 +105,7 @@ def measured(comes: Comes, n_users: int, seed: int = 5, n: int = 3000) -> list[F
         some[f"{user}"] = replace(
             part(rows, at), measurements=Measurements.single(kept, np.ones(len(kept)))
         )
-    return [*check_missing(Rounds.of(some, 1 + DIM, 4))]
+    return [*check_missing(Rounds.of(some, 1 + DIM, 4), 4)]
 
 
 @pytest.mark.parametrize("n_users", [1, 60, 3000])
@@ -154,7 +154,7 @@ def test_rewards_that_are_late_while_choices_change_are_not_found_missing() -> N
         rounds = Rounds(
             chosen, *beside, arrives < days, day == days - 1, day + 1, np.arange(n), whose
         )
-        assert not [*check_missing(rounds)]
+        assert not [*check_missing(rounds, 4)]
 
 
 def test_rounds_after_the_last_reward_may_still_wait() -> None:
@@ -176,12 +176,12 @@ def test_rewards_that_come_by_what_is_expected_of_a_round_are_found_missing(sign
     earned = np.convolve(taken, weights)[:n]
     kept = np.flatnonzero(rng.random(n) < 0.4 + 0.2 * sign * earned) + 1
     some = {"": replace(one, measurements=Measurements.single(kept, np.ones(len(kept))))}
-    assert not [*check_missing(Rounds.of(some, 1 + DIM, 4))]
+    assert not [*check_missing(Rounds.of(some, 1 + DIM, 4), 4)]
     by = Predictor(weights, np.array([0.0, 1.0, 0.0]), 0.0, 1.0, n, True)
-    [found] = check_missing(Rounds.of(some, 1 + DIM, 4, by))
+    [found] = check_missing(Rounds.of(some, 1 + DIM, 4, by), 4)
     assert isinstance(found, Finding)
     how = "more" if sign > 0.0 else "less"
     assert f"Rewards come {how} often where choices are to pay more: " in found.message
     assert found.features == ()
     profiles = replace(by, lag_weights=np.outer(weights, by.theta))
-    assert [*check_missing(Rounds.of(some, 1 + DIM, 4, profiles))] == [found]
+    assert [*check_missing(Rounds.of(some, 1 + DIM, 4, profiles), 4)] == [found]

@@ -42,6 +42,7 @@ OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, *OF_SCORES)
 NOTHING = Unchecked(tuple(code for code in ASKED if code != "arms_alike"), "rows")
 MOST_TOLD = 600  # lags times features: beyond, no fit tells forms of lag profiles apart
 FREE = 0.999  # intraclass correlation of levels that may be anything
+SHRUNK = 0.15  # of the noise: smaller errors are what a fit's prior leaves
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
 
@@ -184,7 +185,7 @@ def _all(
     yield from check_features(usual)
     yield from check_actions(plain, sets)
     codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
-    yield from _unchecked(plain, series, predictor, horizon, codes)
+    yield from _unchecked(plain, series is None and bool(errors.any()), predictor, horizon, codes)
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(usual, errors, horizon) if errors.any() else None
     if effects is not None:
@@ -207,13 +208,13 @@ def _all(
 
 def _unchecked(
     rows: AlignedRounds,
-    series: Series | None,
+    is_short: bool,
     predictor: Predictor | None,
     horizon: int,
     codes: Set[str],
 ) -> Iterator[Unchecked]:
     """Say which checks of time and of lags are not made; `codes` are what was found before them."""
-    if series is None:
+    if is_short:
         yield Unchecked(("trend", "season"), "rows")
     if rows.contexts.shape[1] > MOST_WHITENED:
         yield Unchecked(("rewards_early", "horizon_short"), "features")
@@ -239,7 +240,7 @@ def _now(rows: AlignedRounds, predictor: Predictor | None) -> AlignedRounds:
 
 
 def _errors(rows: AlignedRounds, predictor: Predictor | None) -> Floats:
-    """Return what the prediction, and levels if any, leave of rewards, about its mean, (n,)."""
+    """Return what a prediction and levels leave of rewards, about its mean, (n,); 0 if small."""
     left = rows.y
     if predictor is not None:
         left = residuals(rows, predictor.theta, predictor.lag_weights, predictor.beside)
@@ -247,4 +248,6 @@ def _errors(rows: AlignedRounds, predictor: Predictor | None) -> Floats:
         rho = FREE if predictor is None else predictor.autocorrelation
         left = without_levels(left, rows.level, rows.intercept, rho)
     level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
-    return np.asarray(left - level * rows.intercept)
+    left = left - level * rows.intercept
+    least = 0.0 if predictor is None else (SHRUNK * predictor.noise) ** 2 * rows.n_rows
+    return np.asarray(left * (left @ left > least))

@@ -12,6 +12,7 @@ BLOCKS, LEAST_BLOCK, FEWEST_BLOCKS = 64, 4, 16  # of rows in order, each predict
 FEWEST_ROWS, ROWS_A_FEATURE = 40, 8  # of a window
 MOST_ROWS = 8192  # the latest
 SURE = 3.5  # standard errors by which a window predicts better than its level alone
+LEAST = 0.01  # of the noise's variance, by which it does: a level may be known to a hair
 LEVEL = 0.01  # rows that the prior of a window's level counts as
 
 
@@ -52,10 +53,12 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
 
     of_all = np.linalg.solve(sums[later, :-1, :-1] + prior, sums[later, :-1, -1:])
     least, window, since = float(left(later)[0].sum()), n // 2, None
+    shown = LEAST * old.noise**2 * errors.size
     while window * size >= max(FEWEST_ROWS, ROWS_A_FEATURE * dim):
         own, other = left(window)
         gain = other - own
-        if own.sum() < least and gain.sum() > SURE * gain.std() * np.sqrt(len(gain)):
+        sure = max(SURE * gain.std() * np.sqrt(len(gain)), shown)
+        if own.sum() < least and gain.sum() > sure:
             least, since = float(own.sum()), int(rows.number[order[(n - window) * size]])
         window //= 2
     return since

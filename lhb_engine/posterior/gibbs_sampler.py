@@ -81,6 +81,7 @@ NOISE_ROWS, NOISE_SHARE = 30.0, 0.2
 SLAB_SHARE = 0.1
 _MARGIN = 1.5  # nats: an inactive lag further than this from becoming active is skipped
 _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
+_ROUNDING = 1e-11  # of products of columns: what is left of them beside the covariates may be less
 _STATE = ("theta", "outside", "w", "noise2", "slab2", "density", "level")
 
 
@@ -241,10 +242,11 @@ class Chains:
 
         def solve(part: slice, gram: Floats, right: Floats, along: Floats, total: Floats) -> Floats:
             beside, level = along @ root[part], total[:, None, :] @ root[part]
+            least = _ROUNDING * np.einsum("nii->n", gram) / self.noise2[part]
             gram -= beside @ beside.transpose(0, 2, 1)
             right -= (beside @ level.transpose(0, 2, 1))[:, :, 0]
             gram /= self.noise2[part, None, None]
-            gram += self.dim * np.eye(gram.shape[1])
+            gram += np.maximum(self.dim, least)[:, None, None] * np.eye(gram.shape[1])
             right /= self.noise2[part, None]
             if noise is not None:
                 right += math.sqrt(self.dim) * inside[part]

@@ -29,6 +29,8 @@ _OWN = ("covariance", "noise", "groups", "intervals")
 FALLS = 1.0  # standard errors by which rewards fall with what was expected
 FEWEST_BETTER = 4  # rows, for the guard
 SHOWN = 5.0  # nats by which own responses have to be likelier than none, to decide
+LEAST_BETTER = 1e-3  # of the noise's variance, below which the guard takes errors for equal
+ONE = 1e-6  # of a mean difference: with a smaller standard error all rows are one row, repeated
 
 
 @dataclass(frozen=True)
@@ -233,12 +235,13 @@ class HeldOut(ABC):
         """Whether the old squared errors are below those of `new`, by docs/model.md (7.11).
 
         `new` was fitted on these rows and the old one was not: the comparison favours `new`. `by`
-        counts standard errors of the mean difference.
+        counts standard errors of the mean difference. One row that is repeated says nothing.
         """
         if self.n_rows < FEWEST_BETTER:
             return False
         excess, error = self.excess(new)
-        return bool(excess > by * error)
+        least = max(by * error, LEAST_BETTER * self.old.noise**2)
+        return bool(excess > least and error > ONE * excess)
 
 
 @dataclass(frozen=True)

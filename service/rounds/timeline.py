@@ -33,7 +33,6 @@ from service.rounds.reward_rounds import (
 )
 from service.rounds.slot_history import PastBySlot, PastBySlotOfAll
 from service.rounds.slot_sums import without_part
-from service.rounds.stored_rows import n_given
 from service.session.covariates import covariates_text
 from service.session.records import (
     DecisionRow,

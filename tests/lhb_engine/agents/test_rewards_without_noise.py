@@ -1,5 +1,7 @@
 """A newcomer's toys: rewards without noise are fitted and decided by; nothing untrue is said."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ class WholeNumbers(FixedArms):
     ],
 )
 def test_the_best_arm_is_played_and_nothing_untrue_is_said(
-    kind: type[LongHorizonEnvironment], told: dict[str, int]
+    kind: type[LongHorizonEnvironment], told: dict[str, Any]
 ) -> None:
     world = kind.draw(n_arms=4, noise=0.0, seed=0, **told)
     agent = make_agent("anytime", dim=world.dim, horizon=world.horizon)

@@ -121,8 +121,9 @@ def test_a_session_of_tiny_contexts_is_exported_and_imported(
         harness.reward(value, round=decision.round)
         if harness.session.fit_due is not None:
             fit(harness)
-    assert harness.estimates[-1].estimate is not None
-    squares = json.loads(harness.estimates[-1].estimate)["totals"]["squares"]
+    text = harness.estimates[-1].estimate
+    assert text is not None
+    squares = json.loads(text)["totals"]["squares"]
     assert np.abs(squares).max() > 1e170
     assert harness.import_file(tmp_path, exported(harness))[1]
     harness.store.close()

@@ -1,14 +1,15 @@
 """Checks of lag profiles: which pay at lags of their own, and turn (docs/model.md 12)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import chdtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
-from lhb_engine.estimate import first_lags
-from lhb_engine.findings.check_scores import less_beside
+from lhb_engine.estimate import first_lags, signal_of
+from lhb_engine.findings.check_scores import MOST_NUMBERS, less_beside
 from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import Predictor
@@ -18,60 +19,92 @@ CHANCE = 1e-4  # of a finding by chance
 CLEAR = 4.0  # standard errors of an effect
 OTHER = 0.25  # of a profile's square that is not of the common shape
 ALIKE = 0.5  # cosine of two profiles of one shape
+Known = tuple[Floats, Floats] | None  # a profile, and its precision
 
 
 def check_profiles(rows: AlignedRounds, errors: Floats, predictor: Predictor) -> Iterator[Finding]:
     """Look for features with other lags than most, and for effects that change their sign."""
     form, dim = predictor.forms.get(predictor.form), rows.contexts.shape[1]
-    if predictor.lag_weights.ndim == 1:
+    theta, profiles = predictor.theta[:dim], predictor.lag_weights[: rows.n_lags]
+    if is_shared := profiles.ndim == 1:
+        latest = rows.in_order()[-(MOST_NUMBERS // len(profiles)) :]
+        rows = replace(rows, y=errors).only(np.isin(np.arange(len(errors)), latest))
+        errors = rows.y
+    profiles = np.outer(profiles, theta) if is_shared else profiles[:, :dim]
+    pairs = (_profile(rows, errors, predictor, profiles, feature) for feature in range(dim))
+    if is_shared:
+        yield from _turned(_together(rows, errors, predictor, profiles, pairs))
         return
-    if form is not None and form["excess"] > -SURE * np.sqrt(form["variance"]):
-        return
-    profiles = predictor.lag_weights[: rows.n_lags, :dim]
     scale = np.sqrt(np.mean(rows.contexts**2, axis=0))
     limit = float(chdtri(len(profiles) - 1, CHANCE / dim))
-    pairs = [_profile(rows, errors, predictor, profiles, feature) for feature in range(dim)]
     sure = [one for one in pairs if one is not None]  # of least squares: those in use are shrunk
     if len(sure) < dim:
         return
-    every = np.column_stack([values for values, _ in sure]) * scale
-    units = every / np.maximum(np.linalg.norm(every, axis=0), 1e-300)
-    alike = np.abs(units.T @ units)
-    most = alike[alike.sum(axis=0).argmax()] > ALIKE  # whose common shape has length 1
-    shape = np.linalg.svd(every[:, most], full_matrices=False)[0][:, 0]
-    differ: list[int] = []
-    turning: dict[int, list[int]] = {-1: [], 1: []}
-    for feature, (values, precision) in enumerate(sure):
-        size = float(shape @ values)
-        rest = values - shape * float(shape @ precision @ values) / float(shape @ precision @ shape)
-        is_other = float(values @ values) * (1.0 - OTHER) > size**2
-        if is_other and float(rest @ precision @ rest) > limit:
-            differ.append(feature)
-        n_first = int(first_lags(profiles[:, [feature]])[0])
-        turn = _turn(values, np.asarray(np.linalg.inv(precision)), n_first)
-        if turn:
-            turning[turn].append(feature)
-    if differ:
-        yield Finding(
-            "profiles_differ",
-            f"Rewards for {named(differ).lower()} come after other numbers of rounds than for "
-            "most features. Leave them as they are, and look under lag profiles when each pays.",
-            features=tuple(differ),
-        )
+    turns = [_turn(*one, n) for one, n in zip(sure, first_lags(profiles), strict=True)]
+    if form is not None and form["excess"] > -SURE * np.sqrt(form["variance"]):
+        together = _together(rows, errors, predictor, profiles, sure)
+        turns = [one or other for one, other in zip(turns, together, strict=True)]
+    else:
+        every = np.column_stack([values for values, _ in sure]) * scale
+        units = every / np.maximum(np.linalg.norm(every, axis=0), 1e-300)
+        alike = np.abs(units.T @ units)
+        most = alike[alike.sum(axis=0).argmax()] > ALIKE  # whose common shape has length 1
+        shape = np.linalg.svd(every[:, most], full_matrices=False)[0][:, 0]
+        differ: list[int] = []
+        for feature, (values, precision) in enumerate(sure):
+            rest = values - shape * (shape @ precision @ values) / (shape @ precision @ shape)
+            is_other = values @ values * (1.0 - OTHER) > (shape @ values) ** 2
+            if is_other and rest @ precision @ rest > limit:
+                differ.append(feature)
+        if differ:
+            yield Finding(
+                "profiles_differ",
+                f"Rewards for {named(differ).lower()} come after other numbers of rounds than for "
+                "most features. Leave them so, and look under lag profiles when each pays.",
+                features=tuple(differ),
+            )
+    yield from _turned(turns)
+
+
+def _turned(turns: Sequence[int]) -> Iterator[Finding]:
+    """Yield what is found where total effects have the other sign than first ones."""
     for sign, first, total in ((-1, "positive", "negative"), (1, "negative", "positive")):
-        if turning[sign]:
+        if turning := tuple(feature for feature, turn in enumerate(turns) if turn == sign):
             yield Finding(
                 "pays_now_costs_later",
-                f"The effect of {named(turning[sign]).lower()} is {first} at first, and {total} in "
-                "all. Decisions go by the total: leave them so, and do not judge them by their "
-                "first rewards.",
-                features=tuple(turning[sign]),
+                f"The effect of {named(turning).lower()} is {first} at first, and {total} in all. "
+                "Decisions go by the total: leave them so, and do not judge them by their first "
+                "rewards.",
+                features=turning,
             )
+
+
+def _together(
+    rows: AlignedRounds, errors: Floats, by: Predictor, profiles: Floats, pairs: Iterable[Known]
+) -> list[int]:
+    """Return for each feature whose profile, of `pairs`, is the score's: its `_turn`; else 0.
+
+    All lags of the score are free. Of a feature that has this shape the size is clear.
+    """
+    theta = by.theta[: profiles.shape[1]]
+    score = replace(rows, contexts=rows.contexts @ theta[:, np.newaxis])
+    paid = errors + signal_of(rows.contexts, theta, profiles)
+    found = _profile(score, paid, by, np.zeros((len(profiles), 1)), 0)
+    turn = 0 if found is None else _turn(*found, first_lags(found[0][:, np.newaxis])[0])
+    if found is None or not turn:
+        return [0] * len(theta)
+    turns, shape, limit = [], found[0], chdtri(len(profiles) - 1, CHANCE / len(theta))
+    for values, precision in (one or (np.zeros_like(shape), found[1]) for one in pairs):
+        along, square = shape @ precision @ values, shape @ precision @ shape
+        rest = values - shape * (along / square)
+        is_clear = abs(along) > CLEAR * np.sqrt(square) and rest @ precision @ rest <= limit
+        turns.append(turn * int(np.sign(along)) * bool(is_clear))
+    return turns
 
 
 def _profile(
     rows: AlignedRounds, errors: Floats, predictor: Predictor, profiles: Floats, feature: int
-) -> tuple[Floats, Floats] | None:
+) -> Known:
     """Return a feature's profile by least squares, and its precision; None if it is not known.
 
     All lags of the feature are free, and so is the size of what each other feature does.
@@ -100,8 +133,9 @@ def _profile(
     return values, np.asarray(gram * (n_free / max(float(rest @ rest), 1e-300)))
 
 
-def _turn(values: Floats, covariance: Floats, m: int) -> int:
+def _turn(values: Floats, precision: Floats, m: int) -> int:
     """Return the sign of the total effect if it is clear, and m first lags have the other; or 0."""
+    covariance = np.linalg.inv(precision)
     total, error = float(values.sum()), float(np.sqrt(covariance.sum()))
     if abs(total) < CLEAR * error:
         return 0

@@ -18,6 +18,7 @@ from lhb_engine.findings import all_checks as checks
 from lhb_engine.findings.all_checks import checked, latest, told_apart
 from lhb_engine.findings.check_contexts import check_features
 from lhb_engine.findings.check_lags import CHANCE, NEXT, LagEffects, check_future, check_halves
+from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_trajectories import check_levels
 from lhb_engine.findings.finding import ASKED, Finding, unchecked_json
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
@@ -415,6 +416,61 @@ def test_a_feature_of_other_lags_differs_and_does_not_turn():
 
 def test_features_of_one_shape_do_not_differ():
     assert found(*own_profiles(-0.5 * WEIGHTS[:HORIZON])) == []
+
+
+TURNS = np.append([1.0, -0.4, -0.4, -0.4, -0.4], np.zeros(HORIZON - 5))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("clipped", [False, True])
+def test_effects_that_all_turn_alike_are_found(sign, clipped):
+    """Of shared weights, also where a fit took none below 0; a feature that does nothing has none.
+
+    So is what a single feature pays at other lags.
+    """
+    contexts, weights = contexts_of(), sign * TURNS
+    rewards = paid(contexts, np.append(weights, np.zeros(HORIZON)))
+    learned = np.maximum(weights * np.sign(-sign), 0.0) if clipped else weights
+    theta = -sign * THETA if clipped else THETA
+    known = replace(KNOWN, lag_weights=learned, theta=theta, noise=0.5 if clipped else 0.1)
+    [turns] = found(one(contexts, rewards), known)
+    assert (turns.code, turns.features) == ("pays_now_costs_later", (0, 1))
+    words = "positive at first, and negative" if sign > 0 else "negative at first, and positive"
+    assert turns.message.startswith(f"The effect of features 0 and 1 is {words} in all.")
+
+
+def test_a_feature_of_another_shape_does_not_turn_as_the_others_do():
+    contexts = contexts_of()
+    late = np.append(np.zeros(6), contexts[:-6, 2])
+    rewards = paid(contexts, np.append(TURNS, np.zeros(HORIZON))) + 0.5 * late
+    rows = align(latest(one(contexts, rewards), HORIZON))
+    known = replace(KNOWN, lag_weights=TURNS)
+    [turns] = check_profiles(rows, known.residuals(rows), known)
+    assert (turns.code, turns.features) == ("pays_now_costs_later", (0, 1))
+
+
+def test_effects_turn_where_nothing_tells_forms_apart():
+    """Own profiles that are not known to predict better still tell what they are."""
+    first = np.append([1.0], np.append(np.full(6, -0.3), np.zeros(HORIZON - 7)))
+    history, known = own_profiles(first)
+    unsure = replace(known, forms={"sparse": {"excess": -9.0, "variance": 25.0}})
+    [turns] = found(history, unsure)
+    assert (turns.code, turns.features) == ("pays_now_costs_later", (0,))
+
+
+def test_own_profiles_that_may_be_shared_turn_together():
+    """Each feature's own lags are too little known, the score's are not."""
+    contexts = contexts_of(200)
+    profiles = np.outer(TURNS, THETA)
+    signal = sum(np.convolve(x, p)[:200] for x, p in zip(contexts.T, profiles.T, strict=True))
+    rewards = signal + 0.3 * numbers(1).standard_normal(200)
+    forms = {"sparse": {"excess": -1.0, "variance": 4.0}}
+    own = replace(KNOWN, lag_weights=profiles, theta=-THETA, form="sparse", forms=forms)
+    rows = align(latest(one(contexts, rewards), HORIZON))
+    [turns] = check_profiles(rows, own.residuals(rows), own)
+    assert turns.features == (0, 1)
+    clear = replace(own, forms={"sparse": {"excess": -9.0, "variance": 4.0}})
+    assert [*check_profiles(rows, clear.residuals(rows), clear)] == []
 
 
 @pytest.mark.parametrize("ahead", [1, 3])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
-from itertools import starmap
+from itertools import accumulate, starmap
 from textwrap import wrap
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -240,15 +240,41 @@ def _lines(
         yield from wrap(estimate["reason"], WIDTH)
     if estimate.get("own"):
         yield from wrap(estimate["own"]["message"], WIDTH)
+    yield from _decides(estimate)
     yield ""
     yield "theta, by feature"
     labels = [*labels, *(estimate["features"] or ())[len(labels) :]]  # of products
     yield from _bars(range(len(estimate["theta"])), estimate["theta"], set(), labels)
     yield ""
+    if profiles := estimate["lag_profiles"]:
+        each = zip(labels, zip(*profiles, strict=True), strict=False)
+        rows = ((label[:LABEL], *_split(of)) for label, of in each)
+        yield from table(("pays, by feature", "at once", "later", "in all"), rows)
+        return
     weights = estimate["lag_weights"]
     yield f"lag weights, by rounds ago (* active, of {info['horizon']} lags)"
     largest = sorted(range(len(weights)), key=lambda lag: -abs(weights[lag]))[:MOST_LAGS]
     yield from _bars(sorted(largest), weights, set(estimate["active_lags"] or ()))
+
+
+def _decides(estimate: Mapping[str, Any]) -> Iterator[str]:
+    """Say what choices earn, which lag profiles decide, and how much better they predict."""
+    for name, one in (estimate["gain"] or {}).items():
+        if isinstance(one, dict):
+            band = f"({one['low']:+.4g} to {one['high']:+.4g})"
+            yield f"{name.replace('_', ' ')}: {one['value']:+.4g} a round {band}"
+    yield f"Lag profiles: {estimate['form'] or 'shared'}."
+    for name, one in (estimate["forms"] or {}).items():
+        if one["variance"]:
+            better = -one["excess"] / one["variance"] ** 0.5
+            yield f"  {name} ones predict {better:+.1f} standard errors better than shared ones"
+
+
+def _split(profile: Sequence[float]) -> list[str]:
+    """Return what is paid at once, later and in all, split as `credit_by_feature` does."""
+    total = sum(profile)
+    first = min(accumulate(profile), key=lambda one: one * total)
+    return [f"{one:+.4g}" for one in (first, total - first, total)]
 
 
 def _bars(

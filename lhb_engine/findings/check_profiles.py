@@ -90,8 +90,7 @@ def _together(
     score = replace(rows, contexts=rows.contexts @ theta[:, np.newaxis])
     paid = errors + signal_of(rows.contexts, theta, profiles)
     found = _profile(score, paid, by, np.zeros((len(profiles), 1)), 0)
-    turn = 0 if found is None else _turn(*found, first_lags(found[0][:, np.newaxis])[0])
-    if found is None or not turn:
+    if found is None or not (turn := _turn(*found, first_lags(found[0][:, np.newaxis])[0])):
         return [0] * len(theta)
     turns, shape, limit = [], found[0], chdtri(len(profiles) - 1, CHANCE / len(theta))
     for values, precision in (one or (np.zeros_like(shape), found[1]) for one in pairs):

@@ -31,11 +31,50 @@ def test_it_draws_lag_weights(url: str, capsys: pytest.CaptureFixture[str]) -> N
     assert theta[0].startswith("a feature with a very lo ")
     assert theta[1].split()[0] == "cold"
     assert all(len(line) <= 80 for line in theta)
+    with Client(url) as client:
+        estimate = client.session("drawn").estimate()
+    assert f"Lag profiles: {estimate['form']}." in out
+    gain = estimate["gain"]["over_chance"]
+    low, high = f"{gain['low']:+.4g}", f"{gain['high']:+.4g}"
+    assert f"\nover chance: {gain['value']:+.4g} a round ({low} to {high})\n" in out
     lags = out.partition("lag weights")[2].splitlines()[1:]
     longest = max(lags, key=lambda line: line.count("█"))
     assert longest.split()[0] == "2"
     assert len(lags) == 5
     assert all(len(line) <= 80 for line in lags)
+
+
+def test_what_each_feature_pays_at_once_and_later_is_shown(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Own profiles decide; the split is that of `credit_by_feature`."""
+    rng = np.random.default_rng(1)
+    shown = rng.uniform(-1, 1, (600, 2))
+    pays = np.array([[0.0, 1.0], *[[0.25, -0.3]] * 5])
+    paid = sum(np.convolve(x, p)[:600] for x, p in zip(shown.T, pays.T, strict=True))
+    with Client(url) as client:
+        named = {"features": ["depth", "bait"], "refit": "blocking", "seed": 1}
+        session = client.create_session("bait", dim=2, horizon=8, **named)
+        for contexts in rng.uniform(-1, 1, (3, 4, 2)):
+            session.decide(contexts)
+        session.history(shown, paid + 0.3 * rng.standard_normal(600), trajectory="log")
+        session.decide(shown[:3])
+        estimate, credit = session.estimate(), session.credit_by_feature()["items"]
+    assert estimate["lag_profiles"]
+    show_session("bait", url)
+    said = capsys.readouterr().out
+    form = estimate["forms"][estimate["form"]]
+    better = f"{-form['excess'] / form['variance'] ** 0.5:+.1f} standard errors better"
+    assert f"Lag profiles: {estimate['form']}.\n" in said
+    assert f"  {estimate['form']} ones predict {better} than shared ones\n" in said
+    rows = [line.split() for line in said.partition("pays, by feature")[2].splitlines()[1:]]
+    profiles = np.array(estimate["lag_profiles"])
+    for i, (name, *values) in enumerate(rows):
+        n = credit[i]["first_lags"]
+        parts = profiles[:n, i].sum(), profiles[n:, i].sum(), profiles[:, i].sum()
+        assert [name, *values] == [["depth", "bait"][i], *(f"{one:+.4g}" for one in parts)]
+    assert len(rows) == 2
+    assert "lag weights" not in said
 
 
 def test_what_checks_find_is_said_first(url: str, capsys: pytest.CaptureFixture[str]) -> None:

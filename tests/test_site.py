@@ -51,7 +51,12 @@ GAINS = {"news": 0.2, "shop": 2.0, "course": 0.3, "notifications": 0.65, "catalo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAINS)
-def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     example = load(name, monkeypatch)
     with served(tmp_path / "test.db") as url:
         learned, estimate = example.play(url, name, "anytime")
@@ -62,6 +67,8 @@ def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     if name != "catalogue":  # one feature an arm: theta is known up to a constant
         cosine = np.dot(estimate["theta"], theta) / np.linalg.norm(theta)
         assert cosine > 0.95
+    example.say(range(len(theta)), estimate)
+    assert capsys.readouterr().out.startswith(f"lag profiles decide as: {estimate['form']}\n")
     example.draw(
         tmp_path / "lags.png",
         {"learned": learned},
@@ -107,6 +114,7 @@ def test_a_shop_sees_lift_and_the_guard_acts(
     before, after = days[example.BROKEN - 2], days[-1]
     assert before["lift"]["low"] > 0.1
     assert before["by"] == {"agent", "control"}
+    assert before["form"] in ("shared", "sparse", "smooth")
     assert after["lift"]["high"] < 0
     assert after["by"] == {"guard"}
     guarded = [one["day"] for one in days if one["by"] == {"guard"}]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from lag_plot import draw
+from lag_plot import draw, say
 
 from lhb import Client
 
@@ -50,8 +50,7 @@ def main(url: str, out: Path) -> None:
     by_chance, _ = play(url, "catalogue by chance", "uniform")
     print(f"reward, last hundred rounds: {np.mean(rewards[-100:]):.2f}")
     print(f"the same where chance chooses: {np.mean(by_chance[-100:]):.2f}")
-    for lesson, value in zip(LESSONS, estimate["theta"], strict=True):
-        print(f"{lesson:>10} {value:+.2f}")
+    say(LESSONS, estimate)
     means = {
         name: [float(np.mean(values[i : i + 50])) for i in range(0, ROUNDS, 50)]
         for name, values in (("learned", rewards), ("by chance", by_chance))

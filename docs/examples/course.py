@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from lag_plot import draw
+from lag_plot import draw, say
 
 from lhb import Client
 
@@ -83,8 +83,7 @@ def main(url: str, out: Path) -> None:
     by_chance, _ = play(url, "course by chance", "uniform")
     print(f"points above entry, last test: {gains[-1]:.2f}")
     print(f"the same where chance chooses: {by_chance[-1]:.2f}")
-    for feature, value in zip(FEATURES, estimate["theta"], strict=True):
-        print(f"{feature:>10} {value:+.2f}")
+    say(FEATURES, estimate)
     draw(
         out / "course.png",
         {"learned": gains, "by chance": by_chance},

@@ -1,12 +1,20 @@
-"""The figure that every example draws: what the loop earned, and which lags pay."""
+"""What every example says of what was learned, and the figure of it: earnings, and lags."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+
+
+def say(features: Sequence[str], estimate: dict[str, Any]) -> None:
+    """Print which form of lag profiles was found, and what each feature pays beside the others."""
+    print("lag profiles decide as:", estimate["form"])
+    for feature, value in zip(features, estimate["theta"], strict=True):
+        print(f"{feature:>10} {value:+.2f}")
 
 
 def draw(

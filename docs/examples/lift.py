@@ -76,7 +76,9 @@ def play(url: str, name: str) -> list[dict[str, Any]]:
                 for i, value in enumerate(earned)
             )
             by = {decision["played_by"] for decision in decisions}
-            days.append({"day": day, "by": by, "earned": float(earned.mean()), **session.lift()})
+            form = session.estimate().get("form")  # None before the first fit
+            now = {"day": day, "by": by, "earned": float(earned.mean()), "form": form}
+            days.append({**now, **session.lift()})
         return days
 
 
@@ -106,6 +108,7 @@ def main(url: str, out: Path) -> None:
     """Play the shop, say what happened, and draw it."""
     days = play(url, "lift")
     seen = next(one for one in days if one["lift"] and one["lift"]["low"] > 0)
+    print("lag profiles decide as:", seen["form"])
     print(f"day {seen['day']}: the agent adds {seen['lift']['difference']:.2f} a visit")
     tripped = next(one["day"] for one in days if "guard" in one["by"])
     print(f"day {BROKEN}: the features break; from day {tripped} on the guard plays")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from lag_plot import draw
+from lag_plot import draw, say
 
 from lhb import Client
 
@@ -87,8 +87,7 @@ def main(url: str, out: Path) -> None:
     print(f"readers a day, last ten days: {np.mean(shares[-10:]):.0%}")
     print(f"the same where visits are today's reward: {np.mean(mislabelled[-10:]):.0%}")
     print(f"the same where chance chooses: {np.mean(by_chance[-10:]):.0%}")
-    for feature, value in zip(FEATURES, estimate["theta"], strict=True):
-        print(f"{feature:>10} {value:+.2f}")
+    say(FEATURES, estimate)
     draw(
         out / "news.png",
         {"learned": shares, "visits mislabelled": mislabelled, "by chance": by_chance},

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-from lag_plot import draw
+from lag_plot import draw, say
 
 from lhb import Client
 
@@ -89,8 +89,7 @@ def main(url: str, out: Path) -> None:
     by_chance, _ = play(url, "shop by chance", "uniform")
     print(f"sales an hour, last five days: {np.mean(totals[-120:]):.2f}")
     print(f"the same where chance chooses: {np.mean(by_chance[-120:]):.2f}")
-    for feature, value in zip(FEATURES, estimate["theta"], strict=True):
-        print(f"{feature:>10} {value:+.2f}")
+    say(FEATURES, estimate)
     draw(
         out / "shop.png",
         {"learned": by_day(totals), "by chance": by_day(by_chance)},

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.coloured_noise import autocorrelation, in_time, innovations
-from lhb_engine.design.level_sums import SPREADS
+from lhb_engine.design.coloured_noise import in_time, innovations
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
@@ -98,23 +97,9 @@ def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unch
     share = both / max(float(errors[rows.number > 0].var()), 1e-300)
     alike = both / size if size > 0.0 else 0.0
     clear = float(np.arctanh(min(max(alike, 0.0), 1.0 - 1e-12))) * float(np.sqrt(len(early) - 3))
-    if share > LEAST_LEVELS and clear > SURE and not _last(rows, errors):
+    if share > LEAST_LEVELS and clear > SURE:
         yield Finding(
             "levels_differ",
             "Trajectories differ in their level of rewards, whatever is chosen "
             f"({share:.0%} of what is not explained): set the option `levels`.",
         )
-
-
-def _last(rows: AlignedRounds, errors: Floats) -> bool:
-    """Whether errors that keep a part of the last one are likelier than levels: (7.30), (7.28)."""
-    rho, n, there = autocorrelation(rows, errors), rows.n_rows, rows.number > 0
-    kept, owner, c = innovations(rows, errors, rho), rows.owner[there], rows.intercept
-    sizes, sums = (np.bincount(owner, (c * one)[there]) for one in (c, errors))
-    of_levels = SPREADS[:: len(SPREADS) // 20, None] ** 2
-    wider = 1.0 + of_levels * sizes
-    left = float(errors @ errors) - (of_levels * sums**2 / wider).sum(axis=1)
-    by_levels = n * np.log(np.maximum(left, 1e-300)) + np.log(wider).sum(axis=1)
-    by_last = n * np.log(max(float(kept @ kept), 1e-300))
-    by_last -= (n - len(rows.followers())) * np.log1p(-(rho**2))
-    return bool(by_last < by_levels.min())

@@ -225,23 +225,6 @@ def test_responses_that_differ_are_found_and_nothing_else_is_taken_for_them(leve
         assert "responses_differ" not in [one.code for one in same]
 
 
-@pytest.mark.parametrize("level", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize(("n_users", "n"), [(60, 20), (200, 12)])
-def test_noise_that_lasts_within_users_is_no_level(n_users, n, level):
-    """Halves of few rounds go together by it, as by levels; levels explain it worse."""
-    rng, parts = numbers(9), {}
-    for user in range(n_users):
-        noise = rng.standard_normal(n)
-        for t in range(1, n if level == 0.0 else 1):
-            noise[t] = 0.9 * noise[t - 1] + np.sqrt(0.19) * noise[t]
-        measured = Measurements.single(np.arange(1, n + 1), noise + level * rng.standard_normal())
-        places = np.arange(n) * n_users + user + 1
-        parts[f"user-{user}"] = Trajectory(contexts_of(n, user), measured, positions=places)
-    rows = align(over(parts, n * n_users))
-    errors = rows.y - rows.y.sum() / rows.n_rows * rows.intercept
-    assert bool([*check_levels(rows, errors)]) == (level > 0.0)
-
-
 def test_levels_that_turn_over_are_no_levels():
     """The later rounds of each trajectory err as the earlier ones, with the other sign."""
     parts, signs = {}, np.repeat([1.0, -1.0], 4)
@@ -625,7 +608,7 @@ def test_rows_of_one_round_each_tell_nothing_of_rounds_to_come():
     """The latest rows of a wide fleet are so: what cannot be seen is said to be unchecked."""
     parts = {}
     for user in range(400):
-        rewards = Measurements.single(np.arange(1, 2), paid(contexts_of(1, user), seed=user))
+        rewards = Measurements.single(np.arange(1, 2), paid(contexts_of(1, user)))
         parts[f"{user}"] = Trajectory(
             contexts_of(1, user), rewards, positions=np.arange(user + 1, user + 2)
         )

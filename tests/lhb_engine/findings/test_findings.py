@@ -608,7 +608,7 @@ def test_rows_of_one_round_each_tell_nothing_of_rounds_to_come():
     """The latest rows of a wide fleet are so: what cannot be seen is said to be unchecked."""
     parts = {}
     for user in range(400):
-        rewards = Measurements.single(np.arange(1, 2), paid(contexts_of(1, user)))
+        rewards = Measurements.single(np.arange(1, 2), paid(contexts_of(1, user), seed=user))
         parts[f"{user}"] = Trajectory(
             contexts_of(1, user), rewards, positions=np.arange(user + 1, user + 2)
         )

@@ -351,7 +351,7 @@ class BySlot:
         uow.save(session)
 
     def begun(self, session: SessionRow) -> Begun:
-        """Return it with the slots that have begun, the last of which is not over."""
+        """Return what is left out, with the slots that have begun: the last is not over."""
         n = session.schedule.n_slots
         return Begun(
             session.n_rounds, session.n_measurements, n, max(n - 1, 0), ("live",), ("shadow",)
@@ -379,7 +379,7 @@ class BySlot:
         return [slot, *(width for width in widths if width > slot and width % slot == 0)]
 
     def days(self, n: float, n_measured: int, n_rounds: int) -> tuple[str, float | None]:
-        """Return them by the length of a slot."""
+        """Return both by the length of a slot."""
         a_day = n_measured / (n_rounds * self.slot_seconds / 86_400.0)
         return f", in {n * n_measured / a_day:.3g} days", a_day
 
@@ -521,7 +521,7 @@ class BySlot:
         """Refuse none."""
 
     def erased(self, session: SessionRow, n_rounds: int, n_left: int) -> int:
-        """Return all: dropped ones leave the sums of slots, and count as dropped no more."""
+        """Count dropped rounds as dropped no more, as they leave the sums of slots; return all."""
         session.n_dropped_rounds -= n_rounds - n_left
         return n_rounds
 
@@ -589,7 +589,7 @@ class BySlot:
         return decided == session.dropped_to and last <= settled
 
     def overdue_said(self, windows: Sequence[Any], *, is_whole: bool) -> Sequence[Any]:
-        """Return all: no row says it of late decisions."""
+        """Return all windows: no row says when those of late decisions were overdue."""
         return windows
 
     def n_gone(self, gaps: Ints, window: FitWindow) -> int:
@@ -658,7 +658,7 @@ class BySlotOfAll(BySlot):
         return Draw(seed, "", position, slot, slot)
 
     def is_one(self, session: SessionRow) -> bool:
-        """Return True."""
+        """Return True: totals are of all trajectories."""
         return True
 
     def n_unread(self, n_rounds: int) -> int | None:

@@ -105,10 +105,14 @@ class Worker(FitProcesses):
         waiting = {key: due_cost(*fit[2:], fit.due).seconds for key, fit in due.items()}
         while place := self._places.take(waiting):
             del waiting[place.key]
-            if await claims.claim(place.key):
+            is_claimed = False
+            try:
+                is_claimed = await claims.claim(place.key)
+            finally:  # the connection may be lost meanwhile
+                if not is_claimed:
+                    self._places.release(place, 0.0)
+            if is_claimed:
                 self._running[place.key] = self._spawn(self._fit(place, due[place.key].due))
-            else:
-                self._places.release(place, 0.0)
 
     async def _tick(self, key: SessionKey) -> None:
         try:

@@ -193,13 +193,13 @@ class Parts(Mapping[str, Trajectory]):
     measurements: Measurements  # of all parts, by the rounds of each one's trajectory
 
     @classmethod
-    def of(cls, given: Mapping[str, Trajectory]) -> "Parts":
+    def of(cls, trajectories: Mapping[str, Trajectory]) -> "Parts":
         """Return parts in these arrays; ValueError where covariates are odd."""
-        if isinstance(given, cls):
-            return given
-        if not given:
+        if isinstance(trajectories, cls):
+            return trajectories
+        if not trajectories:
             return cls([], *(NO_INTS,) * 3, np.zeros((0, 0)), NO_INTS, None, NONE)
-        parts = [*given.values()]
+        parts = [*trajectories.values()]
         beside: list[Any] = [part.covariates for part in parts]
         width = max((values.shape[1] for values in beside if values is not None), default=None)
         if width is not None:
@@ -211,7 +211,7 @@ class Parts(Mapping[str, Trajectory]):
         contexts = one_array([part.contexts for part in parts])
         rounds = contexts, one_array([part.numbering for part in parts]), one_array(beside)
         rows = Measurements.joined([part.measurements for part in parts])
-        return cls([*given], first, lengths, counts, *rounds, rows)
+        return cls([*trajectories], first, lengths, counts, *rounds, rows)
 
     def __len__(self) -> int:
         return len(self.names)

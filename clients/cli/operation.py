@@ -69,7 +69,7 @@ def backup(
 
 
 def restore(file: Annotated[Path, typer.Argument(help="A file of `lhb backup`.")]) -> None:
-    """Fill the database of LHB_DATABASE_URL from a backup. It has to be empty.
+    """Fill the database of LHB_DATABASE_URL from a backup; the database must be empty.
 
     Example: LHB_DATABASE_URL=sqlite:///new.db lhb restore monday.lhb
     """

@@ -21,7 +21,7 @@ PlayedBy = Literal["agent", "control", "caller", "guard"]
 class IntervalsAnswer(TypedDict):
     """95% intervals, each a lower and an upper bound.
 
-    Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0. Those of
+    Intervals of `lag_weights` belong to `lags`; null: a weight is not clear of 0. Intervals of
     `lag_profiles`, a list of features for each lag, are there where features' own profiles decide;
     so are those of `lag_sums`, of each feature over its first lags, its later ones, and all. Where
     `if_shared` is true, those of `theta` hold if all features pay at the same lags.
@@ -476,7 +476,7 @@ class ThetaAnswer(TypedDict):
 
 
 class GroupThetaAnswer(ThetaAnswer):
-    """That of a group, with its name."""
+    """The theta of a group of trajectories, with the group's name."""
 
     name: str
 

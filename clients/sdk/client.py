@@ -42,8 +42,8 @@ class ClientOperations(Connected[C], Generic[C, S]):
     n_retries : int
         Further attempts after a lost connection or a 429, 502, 503 or 504.
     buffer : path, optional
-        A file that keeps rewards until the service has answered (`docs/how-to.md`). It is made if
-        it is not there; what an earlier program has left in it is sent.
+        A file that keeps rewards until the service has answered (`docs/how-to.md`). A missing
+        file is made; what an earlier program has left in it is sent.
     buffer_limit : int
         Rewards that the file holds. Beyond it a reward is refused with `BufferFull`; none that is
         kept is given up.
@@ -80,7 +80,7 @@ class ClientOperations(Connected[C], Generic[C, S]):
         ----------
         method, path : str
         **options
-            Those of httpx: json, params.
+            Arguments of httpx: json, params.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class ClientOperations(Connected[C], Generic[C, S]):
     ) -> Call[NewWebhookAnswer]:
         """Have a URL told of events, by default of all; the answer alone has the secret.
 
-        It takes an admin's key, as the next three do.
+        Webhooks need an admin's key.
         """
         body = without_none({"url": url, "events": None if events is None else list(events)})
         return self._connection.call("POST", "/v1/webhooks", json=body)

@@ -77,7 +77,7 @@ class SessionOperations(Connected[C]):
         Raises
         ------
         LookupError
-            It was not read yet: `read` does that.
+            The session was not read yet: `read` reads the session.
         """
         if self._info is None:
             raise LookupError(f"session {self.id!r} was not read yet; `read` does that")
@@ -136,8 +136,8 @@ class SessionOperations(Connected[C]):
             Idempotency key; in sum mode by default a random one.
         trajectory : str
         covariates : mapping, optional
-            Covariates measured with the value, by name: sums over its rounds. They take the place
-            of what the decisions said.
+            Covariates measured with the value, by name: sums over its rounds. These values
+            replace the covariates of the decisions.
 
         Returns
         -------

@@ -107,7 +107,7 @@ async def post_batch(
 
 @dataclass(slots=True)
 class _InOrder(Command[Any]):
-    """An item's command. It does not run while an earlier decision of its session waits for a fit.
+    """An item's command; waits while an earlier decision of the item's session waits for a fit.
 
     `waiting` is shared by the items of a batch: by session, the place of the decision that waits.
     """

@@ -158,7 +158,7 @@ def get_arms(
     were offered only. `one` is what one choice pays with the `context` that the arm is offered with
     on average, where arms keep their places, else chosen with; `is_fixed` says whether all are
     alike. `at_once`, `later`, `earned` and `to_come` are sums over an arm's decisions, as in
-    `/credit/features`. They are null where `reason` says why, and intervals where `no_intervals`
+    `/credit/features`. Sums are null where `reason` says why, and intervals where `no_intervals`
     does. Products that count stand after the features in a `context`. `shares` has the arm's share
     of the decisions of each bin; `players` says what a decision of the agent pays on average, and
     of the others who chose. Voids count nowhere.

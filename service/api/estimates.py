@@ -114,7 +114,7 @@ def get_estimates(
 async def post_fit(call: Call, session_id: str) -> tuple[dict[str, Any], int]:
     """Make a fit of all rounds so far due (202), unless one is due or nothing is new (200).
 
-    It waits for no reward. A repeat while it is due, or running, begins no other.
+    The fit waits for no reward. A repeat while a fit is due, or runs, begins no other fit.
     """
     await call.refuse_body("asking for a fit")
     service = call.service

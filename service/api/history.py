@@ -22,7 +22,7 @@ router = Routes(SESSION, tags=["sessions"])
 async def post_history(call: Call, session_id: str) -> tuple[dict[str, int], int]:
     """Append rounds that were decided elsewhere, at most 10 000 per call, all or nothing.
 
-    They are stored as forced decisions. From 20 rewards on, a fit of all rounds follows in the
+    Rounds are stored as forced decisions. From 20 rewards on, a fit of all rounds follows in the
     background. While a long log is being appended, the session takes nothing else (503
     `history_pending`).
     """

@@ -106,9 +106,9 @@ async def post_rewards(
     """Store one reward or several, all or nothing.
 
     A reward names the round during which it was measured, which need not be the round that caused
-    it. A correction has a `reward_id` of its own. It names the value that it replaces by that
-    value's id (`replaces`), or by its rounds, with `correct: true`. The next fit uses the later
-    value; both stay in the log. It keeps the covariates of what it replaces unless it has some.
+    it. A correction has a `reward_id` of its own. A correction names the value that it replaces by
+    that value's id (`replaces`), or by the value's rounds, with `correct: true`. The next fit uses
+    the later value; both stay in the log. A correction without covariates keeps the old value's.
     """
     command = made_receive(service, tenant, session_id, receive_parts(REWARDS.read(body)))
     return 200, to_json((await service.writer.submit(command))._asdict())

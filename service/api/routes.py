@@ -145,7 +145,7 @@ class Routes(APIRouter):
         not in /openapi.json.
 
         The function takes a `Call`, the parameters of the path and the query, and as `fields`, if
-        it has this parameter, what `body` reads. It returns JSON, a pair of JSON and a status that
+        it has this parameter, what `body` reads. Results are JSON, a pair of JSON and a status that
         is not the first one, None for an empty answer, or a response.
         """
         method, _, path = route.partition(" ")
@@ -211,7 +211,7 @@ class Routes(APIRouter):
     ) -> Callable[[Work], Work]:
         """Declare a GET by a function, which runs as `answer` of `Call.look` does.
 
-        It takes a reader, the session of the path, else the tenant, and the parameters of the path
+        The function takes a reader, the path's session, else the tenant, and parameters of the path
         and the query; `before` runs first.
         """
         of_path = self._path(path)

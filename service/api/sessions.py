@@ -136,8 +136,8 @@ async def patch_session(call: Call, session_id: str, fields: dict[str, Any]) -> 
     An archived session takes no decisions and no rewards. In `mode` "shadow" the caller plays its
     own arm, `forced_arm`, and the agent's choice is logged beside it; "live" lets the agent play.
     `options` that mean no new model may change (`changeable` in /v1/algorithms), and so may
-    `reward_wait_seconds`. What was learned stays. Those that are `changeable` "anew" have all
-    rounds fitted anew.
+    `reward_wait_seconds`. What was learned stays. After a change of options that are
+    `changeable` "anew" all rounds are fitted anew.
     `guard` "armed" lets the agent play again where its guard has tripped, in a new comparison.
     """
     key, allowed = (call.tenant, session_id), allowed_cost(call.service.settings)
@@ -177,7 +177,7 @@ async def get_changes(call: Call, session_id: str) -> Response:
     """Send the session now, and again within a second of every change, for 25 seconds.
 
     Each event's data is what `GET /v1/sessions/{session_id}` answers. A reader connects again when
-    the stream has ended. It ends within seconds when the key is revoked.
+    the stream has ended. The stream ends within seconds when the key is revoked.
     """
     events = await call.stream(_events(call, session_id))
     return StreamingResponse(events, media_type="text/event-stream")

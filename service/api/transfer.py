@@ -164,7 +164,7 @@ async def _imported(
 async def post_copy(call: Call, session_id: str, fields: dict[str, Any]) -> Response:
     """Make a session with this one's rounds and rewards, and other settings where they are given.
 
-    It has no estimates: a fit of all rounds is due at once. Decisions that were taken keep their
+    A copy has no estimate: a fit of all rounds is due at once. Decisions that were taken keep their
     event ids and contexts, and count as forced. With a name a retry is safe: the same body gets the
     copy that it made before (200), whatever its source has taken since.
     """

@@ -176,22 +176,22 @@ class Problem(Exception):
 class Unavailable(Problem):
     """A 503: the database cannot serve now. Nothing was written, unless ``outcome_unknown``.
 
-    `said` is what the driver or the system says, for the log alone: it may name hosts and files.
+    `cause` is the driver's or system's message, for the log alone; may name hosts and files.
     """
 
-    def __init__(self, code: ProblemCode, detail: str, said: str = "") -> None:
+    def __init__(self, code: ProblemCode, detail: str, cause: str = "") -> None:
         super().__init__(code, detail, retry_after=1)
-        self.said = said
+        self.cause = cause
 
     def __str__(self) -> str:
         """Return all that is known, for the log."""
-        return f"{self.detail} ({self.said})" if self.said else self.detail
+        return f"{self.detail} ({self.cause})" if self.cause else self.detail
 
 
-def outcome_unknown(reason: str, said: str = "") -> Unavailable:
+def outcome_unknown(reason: str, cause: str = "") -> Unavailable:
     """Make the 503 for a commit that was begun and not confirmed."""
     detail = f"{reason}; whether it was written is unknown; repeat the request with the same id"
-    return Unavailable(ProblemCode.OUTCOME_UNKNOWN, detail, said)
+    return Unavailable(ProblemCode.OUTCOME_UNKNOWN, detail, cause)
 
 
 def defect(request_id: str) -> Problem:

@@ -92,13 +92,13 @@ def data_bytes() -> int:
     return 0
 
 
-def within_cpu_time(seconds: float, work: Callable[..., Returned], *given: Any) -> Returned:
+def within_cpu_time(seconds: float, work: Callable[..., Returned], *arguments: Any) -> Returned:
     """Run `work(*given)`; the process dies with `SPENT` once all its threads had `seconds`."""
     if not SPENT:
-        return work(*given)
+        return work(*arguments)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        return work(*given)
+        return work(*arguments)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
 
@@ -132,15 +132,15 @@ def run_fit(
     fit = _SessionFit(read_fit, database_url, (tenant, session_id), due, idle_seconds)
     try:
         with limited():
-            found = answered(fit.read, fit.run)
-            made = replace(fit.made, settled=found.settled)
-            if found.fit is None or found.answer is None:
-                return replace(made, reason=found.reason, is_final=found.reason is not None)
-            estimate, sums = found.answer
+            read = answered(fit.read, fit.run)
+            made = replace(fit.made, settled=read.settled)
+            if read.fit is None or read.answer is None:
+                return replace(made, reason=read.reason, is_final=read.reason is not None)
+            estimate, sums = read.answer
             answer = estimate.to_json() | {"seconds": time.perf_counter() - fit.began}
             kept = None
             if sums is not None:
-                kept = sums_to_keep(sums, fit.session, found.fit.anew, is_new=fit.is_new)
+                kept = sums_to_keep(sums, fit.session, read.fit.anew, is_new=fit.is_new)
             return replace(made, estimate=answer, fingerprint=fingerprint(), sums=kept)
     except _Ended as ended:
         return ended.fitted
@@ -182,8 +182,8 @@ class _SessionFit:
             if session.n_erased_rows != self.made.n_erased:
                 products = None  # rows that are gone may have shown these
             self.made = Fitted(session_name=session.name, n_erased=session.n_erased_rows)
-            given = self.session, begun.agent(reader, self.session), current.window, current.known
-            return self.read_fit(reader, *given, begun.measured, sums, products)
+            place = self.session, begun.agent(reader, self.session), current.window, current.known
+            return self.read_fit(reader, *place, begun.measured, sums, products)
 
     def run(self, fit: "PreparedFit") -> "Answer":
         """Make the fit, in idle time unless decisions wait for it."""

@@ -101,13 +101,13 @@ def answered(
     run: Callable[[PreparedFit], Answer] = PreparedFit.run,
 ) -> ReadFit:
     """Read a fit and make it, again with the sums and the products that it then needs."""
-    found = read("kept", None)
-    while found.fit is not None:
+    latest = read("kept", None)
+    while latest.fit is not None:
         try:
-            return replace(found, answer=run(found.fit))
+            return replace(latest, answer=run(latest.fit))
         except NeedsMore as more:
-            found = read(more.sums, more.products or found.products)
-    return found
+            latest = read(more.sums, more.products or latest.products)
+    return latest
 
 
 def read_fit(
@@ -115,7 +115,7 @@ def read_fit(
     session: SessionRow,
     agent: Agent,
     window: FitWindow,
-    known: Watermark,
+    mark: Watermark,
     measured: int | None,
     sums: Sums,
     products: Products | None,
@@ -132,16 +132,16 @@ def read_fit(
     takes_kept = again is None
     anew = FOR_EVER if again is None or sums == "none" else again
     agent = agent if products is None else agent.counting(products)
-    past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
+    past = timeline_of(session).past(reader, session, window, mark, takes_kept=takes_kept)
     kept, measured = None, past.seen_before(agent, measured)
     if takes_kept and sums == "kept":
-        kept, anew = usable_sums(agent, past, known)
+        kept, anew = usable_sums(agent, past, mark)
         agent = agent if kept is None else _counting(agent, kept)
     if past.lacks_rows(agent, has_sums=kept is not None):
         dropped = f"rounds up to position {session.dropped_to} are dropped"
         return ReadFit(reason=f"{dropped}, and this fit cannot go on from the sums of them")
     new = [*past.new] if takes_kept else []
-    place = known.measured, session.n_erased_rows, session.drops_rows
+    place = mark.measured, session.n_erased_rows, session.drops_rows
     settled = SettledSlots(new, *place) if new else None
     if not past.is_whole:
         return ReadFit(settled=settled)
@@ -149,13 +149,13 @@ def read_fit(
     if kept is None and sums != "none":
         kept = sums_made_anew(agent, past, measured)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
-    sets = stored_sets(reader, session, agent, window, known)
+    sets = stored_sets(reader, session, agent, window, mark)
     history = replace(history, measured_before=measured, sets=sets, rereads=past.rereads)
-    fit = PreparedFit(agent, kept, history, min(anew, known.measured))
+    fit = PreparedFit(agent, kept, history, min(anew, mark.measured))
     return ReadFit(fit, settled=settled, products=products)
 
 
-def usable_sums(agent: Agent, past: Past, known: Watermark) -> tuple[KeptSums | None, int]:
+def usable_sums(agent: Agent, past: Past, mark: Watermark) -> tuple[KeptSums | None, int]:
     """Return the sums from which this fit may go on, and where these were made anew.
 
     Or None: it reads all rows. Where rows were dropped, sums may lack products that the agent
@@ -168,7 +168,7 @@ def usable_sums(agent: Agent, past: Past, known: Watermark) -> tuple[KeptSums | 
     row, before = past.reader.kept_sums(past.session.key), agent.prediction
     if row is None or not has_sums(agent, past) or row.estimate != past.session.estimate:
         return NO_SUMS
-    if row.last_round > past.window.last or row.measured > known.measured:
+    if row.last_round > past.window.last or row.measured > mark.measured:
         return NO_SUMS  # it is a fit that others have overtaken
     is_whole = row.seen is not None or not past.seen_stays
     if before is not None and not (row.first_round == before.since_round and is_whole):
@@ -210,8 +210,8 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
     if row is None:
         return row
     window = FitWindow(1, 1, row.last_round, session.horizon, row.last_round)
-    known = Watermark(row.measured, session.n_rounds)
-    past = timeline_of(session).past(reader, session, window, known, takes_kept=True)
+    mark = Watermark(row.measured, session.n_rounds)
+    past = timeline_of(session).past(reader, session, window, mark, takes_kept=True)
     history = past.of(trajectory)
     if not history.trajectories:
         return row
@@ -222,9 +222,9 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
         seen = Seen(NEVER if measured is None else measured, before.last_round)
     kept = _kept(row, agent)
     rows = align(_counting(agent, kept).told(history))
-    found = lessened(kept, rows, seen)
-    rest = None if found.seen is None else found.seen.to_bytes()
-    return row._replace(settled=found.settled.to_bytes(), seen=rest)
+    sums = lessened(kept, rows, seen)
+    rest = None if sums.seen is None else sums.seen.to_bytes()
+    return row._replace(settled=sums.settled.to_bytes(), seen=rest)
 
 
 def _counting(agent: Agent, kept: KeptSums) -> Agent:

@@ -33,13 +33,13 @@ class Closing:
             detail = '"at" needs reward_mode "sum"; in "single" a reward names a round or a span'
             raise Problem(ProblemCode.AT_IN_SINGLE_MODE, detail, f"{prefix}at")
 
-    def rows(self, given: Measurements, first: int, closed: int) -> Measurements:
+    def rows(self, measured: Measurements, first: int, closed: int) -> Measurements:
         """Return the rows of a fit, given the measurements: rounds first..closed are closed."""
-        return given
+        return measured
 
-    def added(self, given: Measurements) -> Measurements:
+    def added(self, measured: Measurements) -> Measurements:
         """Return measurements, those of the same round as one."""
-        return given
+        return measured
 
     def takes(
         self, rounds: tuple[int, int], measured: bytearray, places: slice, totals: Spans[None]
@@ -75,18 +75,18 @@ class ByDefault(Closing):
 
     is_by_time, completes = True, True
 
-    def rows(self, given: Measurements, first: int, closed: int) -> Measurements:
+    def rows(self, measured: Measurements, first: int, closed: int) -> Measurements:
         """Add a row with the default reward for every closed round that nothing measures.
 
         Measurements that cross an edge of the window are no rows of the fit, but their rounds are
         measured.
         """
         ends = np.zeros(max(0, closed - first + 1) + 1, int)  # n more are measured from here on
-        for rounds, n in ((given.first, 1), (given.last + 1, -1)):
+        for rounds, n in ((measured.first, 1), (measured.last + 1, -1)):
             np.add.at(ends, np.clip(rounds - first, 0, len(ends) - 1), n)
         absent = first + np.flatnonzero(np.cumsum(ends[:-1]) == 0)
         default = np.full(len(absent), self.default)
-        pairs = (given.first, absent), (given.last, absent), (given.value, default)
+        pairs = (measured.first, absent), (measured.last, absent), (measured.value, default)
         starts, lasts, values = map(np.concatenate, pairs)
         return Measurements(starts, lasts, values).chosen(np.argsort(starts, kind="stable"))
 
@@ -112,18 +112,18 @@ class BySum(Closing):
             field = "from" if reward.first_round is None else "first_round"
             raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}{field}")
 
-    def rows(self, given: Measurements, first: int, closed: int) -> Measurements:
+    def rows(self, measured: Measurements, first: int, closed: int) -> Measurements:
         """Return one row for each closed round, with the sum of its values."""
         closed = max(first - 1, closed)
         rounds = np.arange(first, closed + 1)
-        given = given.between(first, closed)
-        sums = _sums(given.first - first, given.value, len(rounds), self.default)
+        measured = measured.between(first, closed)
+        sums = _sums(measured.first - first, measured.value, len(rounds), self.default)
         return Measurements.single(rounds, sums)
 
-    def added(self, given: Measurements) -> Measurements:
+    def added(self, measured: Measurements) -> Measurements:
         """Return one measurement of each measured round."""
-        rounds, places = np.unique(given.first, return_inverse=True)
-        return Measurements.single(rounds, _sums(places, given.value, len(rounds)))
+        rounds, places = np.unique(measured.first, return_inverse=True)
+        return Measurements.single(rounds, _sums(places, measured.value, len(rounds)))
 
 
 def _sums(places: Ints, values: Floats, n: int, none: float | None = None) -> Floats:

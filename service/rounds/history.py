@@ -58,10 +58,10 @@ class StoredPast(ABC):
     anew = FOR_EVER  # a fit from sums reads values, too, that later corrections replaced
 
     def __init__(
-        self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark | None
+        self, reader: Reader, session: SessionRow, window: FitWindow, mark: Watermark | None
     ) -> None:
-        self.reader, self.session, self.window, self._known = reader, session, window, known
-        self._measured = FOR_EVER if known is None else known.measured
+        self.reader, self.session, self.window, self._known = reader, session, window, mark
+        self._measured = FOR_EVER if mark is None else mark.measured
         self._n_positions = self._measured  # of rows
 
     def seen_before(self, agent: Agent, measured: int | None) -> int | None:
@@ -121,8 +121,8 @@ class StoredPast(ABC):
 
     def _after(self, after: int, until: int) -> Rows:
         """Return the measurements of positions after one, up to another."""
-        found = self.reader.measurements_after(self.session.key, after, until)
-        return stored_measurements(found, self.session)
+        rows = self.reader.measurements_after(self.session.key, after, until)
+        return stored_measurements(rows, self.session)
 
     def _with_levels(self, rows: Rows, stretches: Stretches) -> list[Rows]:
         """Return rows, and where there are levels those of the stretches in which some begin."""
@@ -136,8 +136,8 @@ class StoredPast(ABC):
     def _within(self, ranges: list[Range]) -> Rows:
         """Return the measurements that begin in ranges of rounds; twice the same are read once."""
         if self._read[0] != ranges:
-            found = self.reader.measured_in(self.session.key, ranges, self._measured)
-            self._read = ranges, measured_of(found, self.session, self.anew)
+            rows = self.reader.measured_in(self.session.key, ranges, self._measured)
+            self._read = ranges, measured_of(rows, self.session, self.anew)
         return self._read[1]
 
 
@@ -153,9 +153,9 @@ class PastByDecision(StoredPast):
     is_whole = True  # whether the fit can go on before these are kept
 
     def __init__(
-        self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark | None = None
+        self, reader: Reader, session: SessionRow, window: FitWindow, mark: Watermark | None = None
     ) -> None:
-        super().__init__(reader, session, window, known)
+        super().__init__(reader, session, window, mark)
         self.n_rows = window.last
 
     @property
@@ -168,8 +168,8 @@ class PastByDecision(StoredPast):
 
         After an alarm rows before the installed estimate's `since_round` do not count.
         """
-        known = agent.prediction
-        first = max(self.window.first, 1 if known is None else known.since_round)
+        predictor = agent.prediction
+        first = max(self.window.first, 1 if predictor is None else predictor.since_round)
         return not has_sums and self.session.dropped_to >= first
 
     @cached_property
@@ -178,25 +178,25 @@ class PastByDecision(StoredPast):
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
-        reader, session, window, known = self.reader, self.session, self.window, self._known
+        reader, session, window, mark = self.reader, self.session, self.window, self._known
         place = (session.key, window.first, window.last)
         n_before, closing, measured = window.n_lags - 1, closing_of(session), self._measured
-        found = reader.window_measurements(*place, n_before, measured)
-        values = dict(stored_measurements(found, session, self.anew))
+        stored = reader.window_measurements(*place, n_before, measured)
+        values = dict(stored_measurements(stored, session, self.anew))
         closed: dict[str, int] = {}
-        if known is not None and closing.is_by_time:
-            closed = reader.window_closed(*place, known.decided, known.closed_at)
+        if mark is not None and closing.is_by_time:
+            closed = reader.window_closed(*place, mark.decided, mark.closed_at)
         trajectories = {}
         rounds = in_columns(reader.window_rounds(*place, n_before))
         for key, part in stored_parts(rounds, session, self._voids).items():
             name, start, positions = key.partition("\0")[0], part.first_round, part.numbering
             first, last = start + int(np.searchsorted(positions, window.first)), part.last_round
             rows = values[name] = self._with_lags(values.get(name, NONE), start)
-            if known is not None:
+            if mark is not None:
                 rows = closing.rows(rows, first, min(last, closed.get(name, 0)))
             trajectories[name] = replace(part, measurements=rows.between(first, last))
         history = History(session.dim, trajectories, window)
-        if known is not None:
+        if mark is not None:
             unsettled = None
             if not closing.is_by_time:
                 unsettled = first_not_used(values, trajectories, 0, measured)
@@ -264,26 +264,26 @@ class PastByDecision(StoredPast):
 
     def _needed(self, wanted: list[Rows], latest: Spans | None = None) -> list[Range]:
         """Return the ranges of rounds that rows need, and those of the latest rounds."""
-        given = [(rows, self.window.n_lags) for rows in wanted]
-        return needed_ranges(given, latest or {}, 2 * self.session.horizon)
+        spans = [(rows, self.window.n_lags) for rows in wanted]
+        return needed_ranges(spans, latest or {}, 2 * self.session.horizon)
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
-        reader, session, window, known = self.reader, self.session, self.window, self._measured
+        reader, session, window, measured = self.reader, self.session, self.window, self._measured
         values = self._within(ranges)
         rounds = reader.rounds_in(session.key, ranges, window.last)
         parts = stored_parts(rounds, session, self._voids)
-        asked = {name: first for name, first, _ in reversed(ranges)}
+        starts = {name: first for name, first, _ in reversed(ranges)}
         number, keys = parts.trajectories
         start = parts.first_rounds[np.searchsorted(number, np.arange(len(keys)))]
-        gone = np.flatnonzero(start > np.array([asked[name] for name in keys], np.int64)).tolist()
+        gone = np.flatnonzero(start > np.array([starts[name] for name in keys], np.int64)).tolist()
         if gone:  # earlier rounds are dropped
             lost = {keys[i]: int(start[i]) for i in gone}
-            given = ((name, rows, lost.get(name, 1)) for name, rows in values.items())
-            values = Rows.of({name: self._with_lags(rows, first) for name, rows, first in given})
+            pieces = ((name, rows, lost.get(name, 1)) for name, rows in values.items())
+            values = Rows.of({name: self._with_lags(rows, first) for name, rows, first in pieces})
         parts = with_values(parts, values)
         unsettled = first_not_used(values, parts, *within)
-        history = History(session.dim, parts, window, measured=known, unsettled=unsettled)
-        return with_covariates(reader, session, history, known)
+        history = History(session.dim, parts, window, measured=measured, unsettled=unsettled)
+        return with_covariates(reader, session, history, measured)
 
     def _with_lags(self, rows: Measurements, start: int) -> Measurements:
         """Return the measurements of a trajectory whose lags are there, from round `start` on.
@@ -316,11 +316,11 @@ class PastByTime(PastByDecision):
     settled_round: int
 
     def __init__(
-        self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark
+        self, reader: Reader, session: SessionRow, window: FitWindow, mark: Watermark
     ) -> None:
-        super().__init__(reader, session, window, known)
+        super().__init__(reader, session, window, mark)
         self._closing = closing_of(session)
-        self._decided, self._closed_at = known.decided, known.closed_at
+        self._decided, self._closed_at = mark.decided, mark.closed_at
         self._n_positions = window.last + 1
         self.settled_round = window.last - LATEST
 
@@ -331,8 +331,8 @@ class PastByTime(PastByDecision):
     def has_changed(self, since: KeptSumsRow) -> bool:
         """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
         assert self._known is not None
-        given = self.reader, self.session, since, self._known
-        return changed_in_time(*given, since.n_settled)
+        place = self.reader, self.session, since, self._known
+        return changed_in_time(*place, since.n_settled)
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
@@ -373,8 +373,8 @@ class PastByTime(PastByDecision):
         if self._closing.adds_up:
             return Rows.of(rows)
         before = [(name, first - 1, last) for name, first, last in ranges]
-        found = self.reader.measurements_over(self.session.key, before, self._measured)
-        for name, some in stored_measurements(found, self.session).items():
+        stored = self.reader.measurements_over(self.session.key, before, self._measured)
+        for name, some in stored_measurements(stored, self.session).items():
             first, last = (
                 np.append(getattr(rows[name], x), getattr(some, x)) for x in ("first", "last")
             )
@@ -387,34 +387,34 @@ class PastByTime(PastByDecision):
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
         reader, session, window, (after, until) = self.reader, self.session, self.window, within
-        found = [*reader.measurements_in(session.key, ranges, self._measured)]
-        late = {row[:3] for row in found if self._changes_at(row)}
-        values, changed = stored_measurements(found, session), dict[str, dict[int, Versions]]()
+        stored = [*reader.measurements_in(session.key, ranges, self._measured)]
+        late = {row[:3] for row in stored if self._changes_at(row)}
+        values, changed = stored_measurements(stored, session), dict[str, dict[int, Versions]]()
         came = self._as_they_came(late)
         place = session.key, after + 1, self._read_until(until)
         closed = reader.window_closed(*place, self._decided, self._closed_at)
         parts: dict[str, Trajectory] = {}
         positions: dict[str, Ints] = {}
-        asked = iter(ranges)
+        spans = iter(ranges)
         place = session.key, after + 1, min(until, self.settled_round)
         unsettled = reader.first_began_after(*place, self._closed_at)  # its value may still come
         rounds = reader.rounds_in(session.key, ranges, window.last)
         for key, part in stored_parts(rounds, session, self._voids).items():
             name, start, begun = key.partition("\0")[0], part.first_round, part.numbering
-            first, end = next(one[1:] for one in asked if one[0] == name and one[2] >= start)
+            first, end = next(one[1:] for one in spans if one[0] == name and one[2] >= start)
             closers = np.append(begun[1:], self._n_positions)
             n_closed = int(np.searchsorted(closers, after, "right"))
             n_closed = max(n_closed, min(closed.get(name, 0) - start + 1, len(begun)))
             unsettled = min([unsettled, *closers[n_closed : n_closed + 1].tolist()])
             # what closes the last round of a range is not in it
             last = min(start + len(begun), end) - 1
-            given = values.get(name, NONE)
-            rows = self._closing.rows(given, start, min(start + n_closed - 1, last))
+            measured = values.get(name, NONE)
+            rows = self._closing.rows(measured, start, min(start + n_closed - 1, last))
             rows = rows.between(start, last)
             if start > first:  # earlier rounds are dropped
                 rows = self._with_lags(rows, start)
             at = rows.last - start
-            has_value = np.isin(rows.first, given.first) & (not self._closing.adds_up)
+            has_value = np.isin(rows.first, measured.first) & (not self._closing.adds_up)
             parts[key] = replace(part, measurements=replace(rows, position=None))
             positions[key] = np.where(has_value, begun[at], closers[at])
             old = came.get(name, {})
@@ -444,17 +444,17 @@ class PastByTime(PastByDecision):
 
     def _as_they_came(self, late: set[Range]) -> dict[str, dict[int, list[Version]]]:
         """Return what some rounds of each trajectory had at first, and after each late value."""
-        found: defaultdict[str, dict[int, list[Version]]] = defaultdict(dict)
+        changes: defaultdict[str, dict[int, list[Version]]] = defaultdict(dict)
         rows = self.reader.measurements_in(self.session.key, sorted(late), self._measured)
         for (name, round), group in groupby(rows, itemgetter(0, 1)):
             every, versions = [(self._changes_at(row), row) for row in group], []
             for place in sorted({0, *(place for place, _ in every)}):
                 some = stored_measurements((r for p, r in every if p <= place), self.session)
-                row = self._closing.rows(given := some.get(name, NONE), round, round)
-                has_value = len(given) > 0 and not self._closing.adds_up
+                row = self._closing.rows(measured := some.get(name, NONE), round, round)
+                has_value = len(measured) > 0 and not self._closing.adds_up
                 versions.append((place, has_value, float(row.value[0])))
-            found[name][round] = versions
-        return found
+            changes[name][round] = versions
+        return changes
 
 
 def _standing(rows: Measurements, positions: Ints, changed: dict[int, Versions]) -> Measurements:
@@ -462,25 +462,25 @@ def _standing(rows: Measurements, positions: Ints, changed: dict[int, Versions])
     counts = np.ones(len(rows), np.int64)
     counts[[*changed]] = [len(versions) for versions in changed.values()]
     source = np.repeat(np.arange(len(rows)), counts)
-    found, places = rows.chosen(source), positions[source]
+    chosen, places = rows.chosen(source), positions[source]
     for i, versions in changed.items():
-        places[source == i], found.value[source == i] = [*versions], [*versions.values()]
-    return replace(found, position=places)
+        places[source == i], chosen.value[source == i] = [*versions], [*versions.values()]
+    return replace(chosen, position=places)
 
 
 def _versions(came: list[Version], begun: int, closer: int) -> Versions:
     """Return a round's values by position: each replaces the one before."""
-    found: Versions = {}
+    versions: Versions = {}
     for place, has_value, value in came:
         stands = max(place, begun if has_value else closer)
-        found = {p: v for p, v in found.items() if p < stands} | {stands: value}
-    return found
+        versions = {p: v for p, v in versions.items() if p < stands} | {stands: value}
+    return versions
 
 
 def _rounds(ranges: list[Range]) -> dict[str, Measurements]:
     """Return the rounds of some ranges as measurements of nothing, by trajectory."""
-    found: dict[str, list[Ints]] = {}
+    pieces: dict[str, list[Ints]] = {}
     for name, first, last in ranges:
-        found.setdefault(name, []).append(np.arange(max(first, 1), last + 1))
-    rounds = {name: np.concatenate(parts) for name, parts in found.items()}
+        pieces.setdefault(name, []).append(np.arange(max(first, 1), last + 1))
+    rounds = {name: np.concatenate(parts) for name, parts in pieces.items()}
     return {name: Measurements.single(some, np.zeros(len(some))) for name, some in rounds.items()}

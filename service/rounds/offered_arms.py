@@ -67,14 +67,14 @@ def feature_names(reader: Reader, session: SessionRow) -> Sequence[str]:
 
 
 def stored_sets(
-    reader: Reader, session: SessionRow, agent: Agent, window: FitWindow, known: Watermark
+    reader: Reader, session: SessionRow, agent: Agent, window: FitWindow, mark: Watermark
 ) -> dict[int, Floats]:
     """Return the kept sets of the latest decisions of a fit's rounds, by position."""
     if not agent.takes_sets:
         return {}
     if agent.prediction is not None:  # older rows may be dropped
         window = replace(window, first=max(window.first, agent.prediction.since_round))
-    first, last = timeline_of(session).positions_of(window, known)
+    first, last = timeline_of(session).positions_of(window, mark)
     stored = reader.context_sets(session.key, [p for p in latest_kept(last) if p >= first])
     kept = [(position, one) for name, position, one in stored if session.has(name)]
     return {position: unpack(one, session.dim) for position, one in kept}

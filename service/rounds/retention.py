@@ -137,23 +137,23 @@ def _changed(reader: Reader, session: SessionRow, place: SumsPlace, now: float) 
     if closing_of(session).is_by_time:
         if reader.late_rounds(session.key, place.n_settled, FOR_EVER, FOR_EVER):
             return True
-        known = Watermark(FOR_EVER, FOR_EVER, now - session.reward_wait_seconds)
-        return changed_in_time(reader, session, place, known, session.n_rounds - LATEST)
+        mark = Watermark(FOR_EVER, FOR_EVER, now - session.reward_wait_seconds)
+        return changed_in_time(reader, session, place, mark, session.n_rounds - LATEST)
     replaced = reader.first_replaced(session.key, place.n_settled, FOR_EVER)
     return replaced is not None and replaced <= session.schedule.seen
 
 
 def changed_in_time(
-    reader: Reader, session: SessionRow, since: SumsPlace | KeptSumsRow, known: Watermark, to: int
+    reader: Reader, session: SessionRow, since: SumsPlace | KeptSumsRow, mark: Watermark, to: int
 ) -> bool:
     """Return whether rows up to position `to`, of rounds that time closes, changed since a fit.
 
     By a value that is none of `late_place`, a void or a longer wait for rewards.
     """
     closed = since.n_settled and times_of(reader, session)(since.n_settled)
-    if closed is None or closed > known.closed_at:
+    if closed is None or closed > mark.closed_at:
         return True
-    place = session.key, since.measured, known.measured
+    place = session.key, since.measured, mark.measured
     changed = [
         position
         for one in reader.voids(*place)
@@ -166,14 +166,14 @@ def changed_in_time(
 
 def _oldest(reader: Reader, session: SessionRow, after: int, lift: Watermark) -> int:
     """Return the least position of a round whose row, or value for lift, is after another."""
-    found = []
+    positions = []
     if closing_of(session).is_by_time and after < FOR_EVER:
-        found.append(reader.oldest_open(session.key, after + 1, session.n_rounds))
+        positions.append(reader.oldest_open(session.key, after + 1, session.n_rounds))
         after = FOR_EVER
     after = min(after, lift.measured)
     if after < FOR_EVER:
-        found.append(reader.oldest_measured(session.key, after, FOR_EVER))
-    return min((one for one in found if one is not None), default=FOR_EVER)
+        positions.append(reader.oldest_measured(session.key, after, FOR_EVER))
+    return min((one for one in positions if one is not None), default=FOR_EVER)
 
 
 def in_lift(reader: Reader, session: SessionRow) -> Watermark:
@@ -201,8 +201,8 @@ def last_before(at: Callable[[int], float | None], until: float, low: int, high:
     """
     while low < high:
         middle = (low + high + 1) // 2
-        found = at(middle)
-        low, high = (middle, high) if found is not None and found <= until else (low, middle - 1)
+        time = at(middle)
+        low, high = (middle, high) if time is not None and time <= until else (low, middle - 1)
     return low
 
 

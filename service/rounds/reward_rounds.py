@@ -67,9 +67,9 @@ def _round_at(uow: UnitOfWork, key: TrajectoryKey, reward: Reward, prefix: str) 
     assert reward.at is not None
     at = reward.at.timestamp()
     if reward.reward_id is not None:
-        known = uow.measurement_by_id(key, reward.reward_id)
-        if known is not None and _was_under_way(uow, key, known, at):
-            return known.first_round, known.last_round
+        row = uow.measurement_by_id(key, reward.reward_id)
+        if row is not None and _was_under_way(uow, key, row, at):
+            return row.first_round, row.last_round
     decision = uow.stored.decision_before(key, at)
     if decision is None or at > uow.now + 60:
         detail = "no round was under way at that time"
@@ -110,16 +110,16 @@ def _rounds_within(
     return first_round, last.round
 
 
-def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, at: float) -> bool:
-    """Return whether `at` named the round of `known` when `known` was received.
+def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, row: MeasurementRow, at: float) -> bool:
+    """Return whether `at` named the round of `row` when `row` was received.
 
     A time ahead of the server's clock names the latest round at the moment of receipt. Decisions
     taken after that moment do not change which round it was.
     """
-    began = uow.decision_by_round(key, known.first_round)
-    ended = uow.decision_by_round(key, known.first_round + 1)
+    began = uow.decision_by_round(key, row.first_round)
+    ended = uow.decision_by_round(key, row.first_round + 1)
     in_time = began is not None and began.at <= at
-    return in_time and (ended is None or ended.at > at or ended.at >= known.at)
+    return in_time and (ended is None or ended.at > at or ended.at >= row.at)
 
 
 def of_trajectory(key: str) -> str:

@@ -51,10 +51,10 @@ class PastBySlot(StoredPast):
         session: SessionRow,
         clock: SlotClock,
         window: FitWindow,
-        known: Watermark | None,
+        mark: Watermark | None,
         takes_kept: bool,
     ) -> None:
-        super().__init__(reader, session, window, known)
+        super().__init__(reader, session, window, mark)
         self._clock, self._takes_kept = clock, takes_kept
         self.n_rows = self._n_rows()
 
@@ -65,8 +65,8 @@ class PastBySlot(StoredPast):
     @cached_property
     def sums(self) -> SlotSums:
         """The summed contexts of the slots that have begun."""
-        given = self.reader, self.session, self.window.last, self._known
-        return read_slot_sums(*given, kept=self._takes_kept)
+        place = self.reader, self.session, self.window.last, self._known
+        return read_slot_sums(*place, kept=self._takes_kept)
 
     @property
     def settled_round(self) -> int:
@@ -85,12 +85,12 @@ class PastBySlot(StoredPast):
 
     def lacks_rows(self, agent: Agent, *, has_sums: bool) -> bool:
         """Whether rows are dropped that this fit needs: slots have other sums, or sets are gone."""
-        reader, session, known = self.reader, self.session, self._known
-        if not session.dropped_to or known is None:
+        reader, session, mark = self.reader, self.session, self._known
+        if not session.dropped_to or mark is None:
             return False
-        void = first_void_slot(reader, session, known.measured)
+        void = first_void_slot(reader, session, mark.measured)
         settled = min(self._clock.settled(self.window.last), void - 1)
-        sets = latest_kept(known.decided)
+        sets = latest_kept(mark.decided)
         return settled < reader.summed_for_good(session) or sets[0] <= session.dropped_to
 
     def whole(self) -> History:
@@ -103,7 +103,7 @@ class PastBySlot(StoredPast):
         return self._whole(SlotSums(self.reader, self.session, 0, none))
 
     def _whole(self, sums: SlotSums) -> History:
-        session, window, known = self.session, self.window, self._measured
+        session, window, until = self.session, self.window, self._measured
         first = max(1, window.first - window.n_lags + 1)
         values = stored_measurements(self._values(), session, self.anew)
         rows = {name: some.between(window.first, window.last) for name, some in values.items()}
@@ -116,8 +116,8 @@ class PastBySlot(StoredPast):
             whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
             history = replace(history, trajectories=whole)
         if self._known is not None:
-            history = _until_settled(history, values, sums.settled, (0, known))
-        return with_covariates(self.reader, session, history, known, of_decisions=False)
+            history = _until_settled(history, values, sums.settled, (0, until))
+        return with_covariates(self.reader, session, history, until, of_decisions=False)
 
     def _values(self) -> Iterable[MeasuredRow]:
         """Return the measurements of a history of all rows."""
@@ -170,12 +170,12 @@ class PastBySlot(StoredPast):
         return [(name, first, min(last, until)) for name, first, last in ranges if first <= until]
 
     def _of_ranges(self, ranges: list[Range], within: tuple[int, int]) -> History:
-        session, known = self.session, self._measured
-        found = self.reader.measurements_in(session.key, ranges, known)
-        values = stored_measurements(found, session, self.anew)
+        session, until = self.session, self._measured
+        rows = self.reader.measurements_in(session.key, ranges, until)
+        values = stored_measurements(rows, session, self.anew)
         history = self._history(self.sums, ranges, values)
         history = _until_settled(history, values, self.sums.settled, within)
-        return with_covariates(self.reader, session, history, known, of_decisions=False)
+        return with_covariates(self.reader, session, history, until, of_decisions=False)
 
     def _history(
         self, sums: SlotSums, ranges: list[Range], values: Mapping[str, Measurements]

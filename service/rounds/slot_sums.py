@@ -63,31 +63,31 @@ class SlotTable:
 
     def _grow(self, codes: Ints) -> None:
         """Make room for sums."""
-        known = np.union1d(self._codes, codes)
-        at = np.searchsorted(known, self._codes)
-        sums, counts = np.zeros((len(known), self._dim)), np.zeros(len(known), np.int64)
-        firsts = np.full(len(known), np.iinfo(np.int64).max)
+        every = np.union1d(self._codes, codes)
+        at = np.searchsorted(every, self._codes)
+        sums, counts = np.zeros((len(every), self._dim)), np.zeros(len(every), np.int64)
+        firsts = np.full(len(every), np.iinfo(np.int64).max)
         sums[at], counts[at], firsts[at] = self._sums, self._counts, self._firsts
-        self._codes, self._sums, self._counts, self._firsts = known, sums, counts, firsts
+        self._codes, self._sums, self._counts, self._firsts = every, sums, counts, firsts
 
     def with_rows(self, rows: Iterable[SlotSumsRow]) -> "SlotTable":
         """Return a table that has the slots of stored rows, too, to be read and not added to."""
-        found = SlotTable(self._dim)
-        found._owners = dict(self._owners)
+        table = SlotTable(self._dim)
+        table._owners = dict(self._owners)
         codes, sums = [self._codes], [self._sums]
         for row in rows:
             values = np.frombuffer(row.sums).reshape(-1, 1 + self._dim)
-            owner = found._owners.setdefault(row.trajectory, len(found._owners))
+            owner = table._owners.setdefault(row.trajectory, len(table._owners))
             codes.append(owner * SLOTS + values[:, 0].astype(np.int64))
             sums.append(values[:, 1:])
-        found._codes = np.concatenate(codes)
-        order = np.argsort(found._codes, kind="stable")
-        found._codes, found._sums = found._codes[order], np.concatenate(sums)[order]
-        return found
+        table._codes = np.concatenate(codes)
+        order = np.argsort(table._codes, kind="stable")
+        table._codes, table._sums = table._codes[order], np.concatenate(sums)[order]
+        return table
 
     def contexts(self, ranges: list[Range]) -> list[Floats]:
         """Return the contexts of ranges of slots, an (n_slots, dim) array each."""
-        found = []
+        pieces = []
         for name, first, last in ranges:
             contexts = np.zeros((last - first + 1, self._dim))
             owner = self._owners.get(name)
@@ -96,8 +96,8 @@ class SlotTable:
                 start, stop = np.searchsorted(self._codes, edges).tolist()
                 slots = self._codes[start:stop] - owner * SLOTS
                 contexts[slots - first] = self._sums[start:stop]
-            found.append(contexts)
-        return found
+            pieces.append(contexts)
+        return pieces
 
     def between(self, after: int, last: int) -> tuple[Ints, Ints, Ints]:
         """Return slot, trajectory and number of decisions of sums of slots, in order of slots."""
@@ -152,21 +152,21 @@ class SlotSums:
         """
         # the slots of a row are its last one, and at most so many before
         kept = [one for one in ranges if one[1] <= self.kept_to]
-        asked = joined_ranges([(name, first, last + STRETCH - 1) for name, first, last in kept])
-        rows = self.reader.slot_sums_in(self.session.key, asked, self.kept_to) if asked else ()
+        spans = joined_ranges([(name, first, last + STRETCH - 1) for name, first, last in kept])
+        rows = self.reader.slot_sums_in(self.session.key, spans, self.kept_to) if spans else ()
         return self.table.with_rows(rows).contexts(ranges)
 
 
 def read_slot_sums(
-    reader: Reader, session: SessionRow, n: int, known: Watermark | None, *, kept: bool
+    reader: Reader, session: SessionRow, n: int, limit: Watermark | None, *, kept: bool
 ) -> SlotSums:
     """Sum the contexts of slots 1 to n, at most those that had begun when the fit was due.
 
-    Decisions after the watermark `known` of a fit are left out. `kept`: stretches that are kept are
+    Decisions after the watermark `limit` of a fit are left out. `kept`: stretches that are kept are
     taken, and for a fit new ones returned. Those with decisions that were voided after its
     watermark are not taken. Those of slots whose decisions are dropped always are.
     """
-    mark = Watermark(FOR_EVER, session.n_rounds) if known is None else known
+    mark = Watermark(FOR_EVER, session.n_rounds) if limit is None else limit
     measured, decided = mark.measured, mark.decided
     assert session.clock is not None
     clock, settled = session.clock, session.clock.settled(n)
@@ -176,18 +176,18 @@ def read_slot_sums(
         last = reader.last_slot_sums(session.key, min(settled, void - 1))
         if last is not None and last.last_slot > kept_to:
             kept_to, after = last.last_slot, last.decided
-    found = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
+    sums = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
     begun = kept_to
-    for until in _read(found, clock, (after, decided), measured):
-        if not kept or known is None:
+    for until in _read(sums, clock, (after, decided), measured):
+        if not kept or limit is None:
             continue
-        complete = settled if until == decided else min(settled, clock.settled(found.table.latest))
-        begun = _settle(found, begun, complete, until)
-        n_bytes = sum(len(row.sums) for row in found.new)
-        if len(found.new) >= MOST_ROWS or n_bytes >= MOST_BYTES:
-            found.is_whole = until == decided
+        complete = settled if until == decided else min(settled, clock.settled(sums.table.latest))
+        begun = _settle(sums, begun, complete, until)
+        n_bytes = sum(len(row.sums) for row in sums.new)
+        if len(sums.new) >= MOST_ROWS or n_bytes >= MOST_BYTES:
+            sums.is_whole = until == decided
             break
-    return found
+    return sums
 
 
 def slot_sums_of(
@@ -198,7 +198,7 @@ def slot_sums_of(
     settled = clock.settled(n_begun)
     last = reader.last_slot_sums(session.key, settled)
     kept_to, decided = (0, 0) if last is None else (last.last_slot, last.decided)
-    found = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
+    sums = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
     until, rows = trajectory.n_rounds, list[DecisionRow]()
     while until > 0 and not (rows and rows[0].position <= decided):
         first, page = max(0, until - PAGE), list[DecisionRow]()
@@ -210,19 +210,19 @@ def slot_sums_of(
     slots = clock.slots.at_each(np.array([row.at for row in rows]))
     places = np.array([row.position for row in rows], np.int64)
     none = bytes(8 * n_given(session))
-    given = b"".join(row.context + none[len(row.context) :] for row in rows)
-    contexts = np.frombuffer(given).reshape(-1, n_given(session))
-    found.table.add([trajectory.key] * len(rows), slots, places, contexts, kept_to)
-    return found
+    numbers = b"".join(row.context + none[len(row.context) :] for row in rows)
+    contexts = np.frombuffer(numbers).reshape(-1, n_given(session))
+    sums.table.add([trajectory.key] * len(rows), slots, places, contexts, kept_to)
+    return sums
 
 
-def _read(found: SlotSums, clock: SlotClock, span: tuple[int, int], measured: int) -> Iterator[int]:
+def _read(sums: SlotSums, clock: SlotClock, span: tuple[int, int], measured: int) -> Iterator[int]:
     """Add the decisions of slots after `kept_to` to the table, and yield how far they are read.
 
     `span` is the position before the first decision, and that of the last one; `measured` that of
     the last void that counts.
     """
-    reader, session = found.reader, found.session
+    reader, session = sums.reader, sums.session
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
     after, decided = span
     round, none = unnamed_after(reader, session, after), bytes(8 * n_given(session))
@@ -238,35 +238,35 @@ def _read(found: SlotSums, clock: SlotClock, span: tuple[int, int], measured: in
             if not context or not session.has(name):
                 continue
             # an older fit may know of no void, and must find the decision's position
-            known = b"" if (name, number) in void else context
+            numbers = b"" if (name, number) in void else context
             whole = clock.owner(name)
             # an erasure takes a trajectory out of the sums of dropped decisions
             for owner in dict.fromkeys((whole, name if session.drops_rows else whole)):
                 names.append(owner)
                 times.append(at)
                 positions.append(position)
-                contexts += known
-                contexts += none[len(known) :]
+                contexts += numbers
+                contexts += none[len(numbers) :]
         slots = clock.slots.at_each(np.array(times))
         places = np.array(positions, np.int64)
         summed = np.frombuffer(contexts).reshape(-1, n_given(session))
-        found.table.add(names, slots, places, summed, found.kept_to)
+        sums.table.add(names, slots, places, summed, sums.kept_to)
         after = until
         yield until
 
 
-def _settle(found: SlotSums, begun: int, complete: int, until: int) -> int:
+def _settle(sums_read: SlotSums, begun: int, complete: int, until: int) -> int:
     """Make rows of the stretches after slot `begun` that are to be kept; return the last slot.
 
     Decisions are those up to position `until`, and all of slots up to `complete` are in the table.
     """
     while True:
-        stop = _end(found.table, begun, complete)
+        stop = _end(sums_read.table, begun, complete)
         if stop is None:
             return begun
-        decided = found.table.first_after(stop, until + 1) - 1
-        for name, sums in found.table.stretch(begun, stop):
-            found.new.append(SlotSumsRow(*found.session.key, name, stop, decided, sums))
+        decided = sums_read.table.first_after(stop, until + 1) - 1
+        for name, sums in sums_read.table.stretch(begun, stop):
+            sums_read.new.append(SlotSumsRow(*sums_read.session.key, name, stop, decided, sums))
         begun = stop
 
 
@@ -322,8 +322,8 @@ def keep_slots(uow: UnitOfWork, key: SessionKey, settled: SettledSlots) -> bool:
 
 def keep_settled(uow: UnitOfWork, session: SessionRow, settled: SettledSlots) -> bool:
     """Store slots that a fit has summed, but for those that decisions left meanwhile, if any."""
-    known = settled.n_erased, settled.drops_rows
-    if not settled.rows or known != (session.n_erased_rows, session.drops_rows):
+    state = settled.n_erased, settled.drops_rows
+    if not settled.rows or state != (session.n_erased_rows, session.drops_rows):
         return False
     void = first_void_slot(uow.stored, session, settled.measured)
     rows = [row for row in settled.rows if row.last_slot < void]

@@ -79,11 +79,11 @@ NAMES, INTS, FLOATS = (partial(np.asarray, dtype=kind) for kind in (object, np.i
 
 def _arrays(rows: Iterable[Columns], *kinds: Callable[[Sequence[Any]], Any]) -> list[Any]:
     """Return the first columns of stored rows as arrays, a kind each."""
-    found = [[kind(())] for kind in kinds]
+    pieces = [[kind(())] for kind in kinds]
     for columns in rows:
-        for kind, column, parts in zip(kinds, columns, found, strict=False):
+        for kind, column, parts in zip(kinds, columns, pieces, strict=False):
             parts.append(kind(column))
-    return [np.concatenate(parts) for parts in found]
+    return [np.concatenate(parts) for parts in pieces]
 
 
 def _breaks(names: NDArray[np.object_]) -> Flags:
@@ -156,8 +156,8 @@ def last_decisions(
     none, first = bytes(8 * session.dim), max(0, session.n_rounds - n) + 1
     every = giving_way(reader.chosen(session.key, first, session.n_rounds))
     for name, some in groupby(every, attrgetter("trajectory")):
-        given = [(o.round, o.at, none if o.is_void or not o.context else o.context) for o in some]
-        rounds, times, contexts = zip(*given, strict=True)
+        rows = [(o.round, o.at, none if o.is_void or not o.context else o.context) for o in some]
+        rounds, times, contexts = zip(*rows, strict=True)
         if session.has(name):
             selected = np.frombuffer(b"".join(one[: len(none)] for one in contexts))
             yield np.array(rounds), np.array(times), selected.reshape(-1, session.dim)
@@ -174,10 +174,10 @@ def stored_parts(rows: Iterable[Columns], session: SessionRow, voids: list[VoidR
     def padded(column: Sequence[bytes]) -> Floats:
         if len({*map(len, column)}) > 1:
             column = [one.ljust(8 * n, b"\0") for one in column]
-        found, given = np.zeros((len(column), n)), np.frombuffer(b"".join(column))
-        width = len(given) // max(len(column), 1)
-        found[:, :width] = given.reshape(len(column), width)
-        return found
+        out, numbers = np.zeros((len(column), n)), np.frombuffer(b"".join(column))
+        width = len(numbers) // max(len(column), 1)
+        out[:, :width] = numbers.reshape(len(column), width)
+        return out
 
     owners, at, places, selected = _arrays(rows, NAMES, INTS, INTS, padded)
     kept = owners != session.erasing
@@ -253,16 +253,16 @@ def joined_ranges(ranges: list[Range]) -> list[Range]:
 
 
 def _ranges(names: list[str], owner: Ints, first: Ints, last: Ints) -> list[Range]:
-    found = (values.tolist() for values in joined(owner, first, last))
-    return [(names[i], start, end) for i, start, end in zip(*found, strict=True)]
+    columns = (values.tolist() for values in joined(owner, first, last))
+    return [(names[i], start, end) for i, start, end in zip(*columns, strict=True)]
 
 
 def with_covariates(
-    reader: Reader, session: SessionRow, history: History, known: int, *, of_decisions: bool = True
+    reader: Reader, session: SessionRow, history: History, until: int, *, of_decisions: bool = True
 ) -> History:
     """Return a history with the covariates of its rounds, and those that came with its rewards.
 
-    The session's option names them; without any, nothing is read. `known` is the position of the
+    The session's option names them; without any, nothing is read. `until` is the position of the
     last measurement that counts. Not `of_decisions`: a round has many of them, which have none.
     """
     names = names_of_covariates(session)
@@ -273,14 +273,14 @@ def with_covariates(
     edges = parts.first_rounds, parts.first_rounds + parts.lengths - 1
     edges_of = zip(number.tolist(), *(some.tolist() for some in edges), strict=True)
     ranges = [(keys[i], first, last) for i, first, last in edges_of]
-    given = reader.covariates_in(session.key, ranges) if of_decisions else ()
-    _, of_rounds = _said(parts, ((x, round, 0, text) for x, round, text in given), names).inside()
+    stored = reader.covariates_in(session.key, ranges) if of_decisions else ()
+    _, of_rounds = _said(parts, ((x, round, 0, text) for x, round, text in stored), names).inside()
     told = np.zeros((len(parts.contexts), len(names)))
     told[of_rounds.first] = np.nan_to_num(np.asarray(of_rounds.covariates))
-    said = _said(parts, reader.measured_covariates_in(session.key, ranges, known), names)
+    stated = _said(parts, reader.measured_covariates_in(session.key, ranges, until), names)
     measured = parts.measurements
-    if len(said.measurements) and len(measured):
-        measured = replace(measured, covariates=_measured(parts, said))
+    if len(stated.measurements) and len(measured):
+        measured = replace(measured, covariates=_measured(parts, stated))
     parts = replace(parts, covariates=told, measurements=measured)
     return replace(history, trajectories=parts, groups=(1,) * len(names))
 
@@ -298,24 +298,24 @@ def _said(parts: Parts, rows: Iterable[tuple[str, int, int, str]], names: Sequen
     return with_values(parts, _by_name(owners, of_rounds))
 
 
-def _measured(parts: Parts, said: Parts) -> Floats:
+def _measured(parts: Parts, stated: Parts) -> Floats:
     """Return what was measured with the rows, (n, n_covariates), NaN where nothing was.
 
     Where positions are not known, several values may have made a row: of each covariate the last
     one counts.
     """
-    rows, given = parts.measurements, said.measurements
-    told, position = np.asarray(given.covariates), np.asarray(given.position)
-    found = np.full((len(rows), told.shape[1]), np.nan)
+    rows, sums = parts.measurements, stated.measurements
+    told, position = np.asarray(sums.covariates), np.asarray(sums.position)
+    out = np.full((len(rows), told.shape[1]), np.nan)
     if rows.position is not None:
         order = np.argsort(position)
         at = np.searchsorted(position[order], rows.position)
         at = order[np.minimum(at, len(order) - 1)]
         is_said = position[at] == rows.position
-        found[is_said] = told[at[is_said]]
-        return found
-    rounds, asked = parts.owner * MOST_ROUNDS + rows.first, said.owner * MOST_ROUNDS + given.first
-    at = np.minimum(np.searchsorted(rounds, asked), len(rows) - 1)
-    for i in np.flatnonzero(rounds[at] == asked).tolist():
-        found[at[i]] = np.where(np.isnan(told[i]), found[at[i]], told[i])
-    return found
+        out[is_said] = told[at[is_said]]
+        return out
+    rounds, keys = parts.owner * MOST_ROUNDS + rows.first, stated.owner * MOST_ROUNDS + sums.first
+    at = np.minimum(np.searchsorted(rounds, keys), len(rows) - 1)
+    for i in np.flatnonzero(rounds[at] == keys).tolist():
+        out[at[i]] = np.where(np.isnan(told[i]), out[at[i]], told[i])
+    return out

@@ -61,13 +61,13 @@ class ByDecision:
     slot_seconds = None
     called = "round"  # in texts
 
-    def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
+    def time_of(self, at: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
         """Return when a decision is taken: now, but times never go back within a trajectory.
 
-        `asked` is what the client says, or its log, in Unix seconds; `last_at` that of the
+        `at` is what the client says, or its log, in Unix seconds; `last_at` that of the
         trajectory's last decision. Raises 422 where the session takes no decision of that time.
         """
-        return max(now if asked is None else asked, last_at)
+        return max(now if at is None else at, last_at)
 
     def refuse_time(self, asked: float | None, now: float, n_begun: int) -> None:
         """Raise a 422 if a request cannot take a decision of the time that it says."""
@@ -146,13 +146,13 @@ class ByDecision:
         return Draw(seed, trajectory, round, position, round)
 
     def covariates_of_decision(
-        self, session: SessionRow, given: Mapping[str, float] | None
+        self, session: SessionRow, values: Mapping[str, float] | None
     ) -> str | None:
         """Return what a decision's row stores of given covariates; None if there are none.
 
         Raises 422: the session has no such covariate, or its decisions have none.
         """
-        return covariates_text(session, given)
+        return covariates_text(session, values)
 
     def refuse_log(self) -> None:
         """Raise a 422 if a log of rounds cannot be appended."""
@@ -214,16 +214,16 @@ class ByDecision:
         reader: Reader,
         session: SessionRow,
         window: FitWindow,
-        known: Watermark | None,
+        mark: Watermark | None,
         *,
         takes_kept: bool,
     ) -> PastByDecision:
         """Return what a fit reads, given what it may know; `takes_kept`: sums of rounds, too."""
-        if known is not None and closing_of(session).is_by_time:
-            return PastByTime(reader, session, window, known)
-        return PastByDecision(reader, session, window, known)
+        if mark is not None and closing_of(session).is_by_time:
+            return PastByTime(reader, session, window, mark)
+        return PastByDecision(reader, session, window, mark)
 
-    def positions_of(self, window: FitWindow, known: Watermark) -> tuple[int, int]:
+    def positions_of(self, window: FitWindow, mark: Watermark) -> tuple[int, int]:
         """Return the first and the last position whose decision a fit may know."""
         return window.first, window.last
 
@@ -316,21 +316,21 @@ class BySlot:
         """What texts call a slot."""
         return NAMES.get(self.slot_seconds, f"slot of {self.slot_seconds} s")
 
-    def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
+    def time_of(self, at: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
         """Return when the client says, or now; where slots are settled then, the end of these."""
         slots, settled = self.clock.slots, self.clock.settled(n_begun)
-        if asked is None:
+        if at is None:
             return max(now, slots.begin(settled + 1))
-        slot = slots.at(asked)
+        slot = slots.at(at)
         if not 1 <= slot <= MOST_SLOTS:
             which = "before the session's first" if slot < 1 else "after its last"
             raise Problem(ProblemCode.OUT_OF_RANGE, f"it is {which} slot", "at")
-        if asked > now + AHEAD_SECONDS:
+        if at > now + AHEAD_SECONDS:
             raise Problem(ProblemCode.OUT_OF_RANGE, "it is ahead of the server's clock", "at")
         if slot <= settled:
             detail = f"it is too late: slot {n_begun} has begun, and clock.late_slots is"
             raise Problem(ProblemCode.OUT_OF_RANGE, f"{detail} {self.clock.late_slots}", "at")
-        return max(min(asked, now), slots.begin(settled + 1))
+        return max(min(at, now), slots.begin(settled + 1))
 
     refuse_time = time_of
 
@@ -400,8 +400,8 @@ class BySlot:
             return n - 1, []
         latest = at[np.argmax(begun)] - session.reward_wait_seconds
         before = np.searchsorted(at, latest, "right") - 1
-        found: list[int] = np.unique(begun[max(0, before) :]).tolist()
-        return found[0] - 1, found
+        rounds: list[int] = np.unique(begun[max(0, before) :]).tolist()
+        return rounds[0] - 1, rounds
 
     def epoch(self, session: SessionRow, agent: Agent, begun: int) -> tuple[int, int | None]:
         """Return those of the agent's next window from the decision's slot on."""
@@ -414,10 +414,10 @@ class BySlot:
         return Draw(seed, trajectory, round, slot, slot)
 
     def covariates_of_decision(
-        self, session: SessionRow, given: Mapping[str, float] | None
+        self, session: SessionRow, values: Mapping[str, float] | None
     ) -> str | None:
         """Refuse known covariates, too: a slot has many decisions."""
-        told = covariates_text(session, given)
+        told = covariates_text(session, values)
         if told is None:
             return None
         detail = "with a clock, covariates come with rewards: sums over the rounds of each"
@@ -490,16 +490,16 @@ class BySlot:
 
     def _between(self, since: float, until: float, prefix: str) -> tuple[int, int]:
         start, seconds = self.clock.slots.start, self.clock.slots.seconds
-        found = self.clock.slots.between(since, until)
-        if found is None:
+        bounds = self.clock.slots.between(since, until)
+        if bounds is None:
             ends = zip(("from", "to"), (since, until), strict=True)
             cut = (name for name, end in ends if (end - start) % seconds)
             detail = f"an interval begins and ends with a slot, of {seconds} s"
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, prefix + next(cut))
-        if found[0] < 1:
+        if bounds[0] < 1:
             detail = "it is before the session's first slot"
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}from")
-        return found
+        return bounds
 
     def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
         """Return False: every total comes when its slots are over."""
@@ -532,9 +532,9 @@ class BySlot:
         """
         if trajectory:
             return Changes(erased_slots=[(*session.key, trajectory)])
-        rows, found = self._summed(reader, session, trajectory)
-        found.slot_sums = [row._replace(sums=b"") for row in rows.values()]
-        return found
+        rows, changes = self._summed(reader, session, trajectory)
+        changes.slot_sums = [row._replace(sums=b"") for row in rows.values()]
+        return changes
 
     def _summed(
         self, reader: Reader, session: SessionRow, trajectory: str
@@ -563,16 +563,16 @@ class BySlot:
         reader: Reader,
         session: SessionRow,
         window: FitWindow,
-        known: Watermark | None,
+        mark: Watermark | None,
         *,
         takes_kept: bool,
     ) -> PastBySlot:
         """Return what a fit reads of slots."""
-        return self.kind_of_past(reader, session, self.clock, window, known, takes_kept)
+        return self.kind_of_past(reader, session, self.clock, window, mark, takes_kept)
 
-    def positions_of(self, window: FitWindow, known: Watermark) -> tuple[int, int]:
+    def positions_of(self, window: FitWindow, mark: Watermark) -> tuple[int, int]:
         """Return the first and the last position of decisions up to the watermark."""
-        return 1, known.decided
+        return 1, mark.decided
 
     def n_unread(self, n_rounds: int) -> int | None:
         """Return what the trajectory says: all its decisions may be dropped."""
@@ -711,4 +711,4 @@ def in_rounds(session: SessionRow, text: str) -> str:
         f"{'an' if called == 'hour' else 'a'} {called}",
     )
     words = {"rounds": several, "a round": one, "round": called}
-    return re.sub(r"\b(a round|rounds?)\b", lambda found: words[found[0]], text)
+    return re.sub(r"\b(a round|rounds?)\b", lambda match: words[match[0]], text)

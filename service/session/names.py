@@ -123,10 +123,10 @@ class Names:
         np.add.at(numbers, places, contexts.values * signs[contexts.ids])
         return self._multiplied(numbers.reshape(len(contexts), dim)), names
 
-    def whole(self, given: Floats) -> Floats:
+    def whole(self, contexts: Floats) -> Floats:
         """Return contexts that are lists with the columns that are worked out, (K, dim)."""
         columns = self.worked_out
-        return self._multiplied(np.insert(given, [columns.start] * len(columns), 0.0, axis=1))
+        return self._multiplied(np.insert(contexts, [columns.start] * len(columns), 0.0, axis=1))
 
     def _multiplied(self, numbers: Floats) -> Floats:
         """Fill the columns of products, in place; 422 where a product is beyond every number."""
@@ -190,8 +190,8 @@ class Names:
     def working_out(self, products: Iterable[Sequence[str]], repetition: int) -> "Names":
         """Return these names with other columns that are worked out, after all that are given."""
         old = self.worked_out
-        given = [label for column, label in enumerate(self.columns) if column not in old]
-        columns = (*given, *computed_labels(products, repetition))
+        features = [label for column, label in enumerate(self.columns) if column not in old]
+        columns = (*features, *computed_labels(products, repetition))
         return Names(columns, self.categories, self.arms, products, repetition)
 
     def numbered(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,12 +199,12 @@ class Names:
 
         A name that no column has stays; categories have none, since theirs may be erased.
         """
-        known = {name: at for name, at in self._column.items() if CATEGORY not in name}
+        columns = {name: at for name, at in self._column.items() if CATEGORY not in name}
 
         def numbers(told: Any) -> Any:
             if isinstance(told, list):
                 return [numbers(one) for one in told]
-            return known.get(told, told) if isinstance(told, str) else told
+            return columns.get(told, told) if isinstance(told, str) else told
 
         lists = {name: options[name] for name in ("own", "profiles") if name in options}
         told = {name: numbers(one) for name, one in lists.items() if isinstance(one, list)}

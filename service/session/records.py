@@ -157,9 +157,9 @@ class DueFit:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "DueFit":
         """Invert `to_json`."""
-        window, known = FitWindow(**data["window"]), Watermark.from_json(data)
+        window, mark = FitWindow(**data["window"]), Watermark.from_json(data)
         own = {name: data[name] for name in ("reason", "due_at", "attempts", "retry_at")}
-        return cls(window, known, **own)
+        return cls(window, mark, **own)
 
 
 class FitQueue(NamedTuple):

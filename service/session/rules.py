@@ -195,7 +195,7 @@ COPIES = (
 
 def check_rules(
     session: SessionRow,
-    asked: Container[str] = (),
+    fields: Container[str] = (),
     before: SessionRow | None = None,
     steps: tuple[Step, ...] = CHANGES,
 ) -> None:
@@ -203,14 +203,14 @@ def check_rules(
 
     `before` is what it is now, or with `steps` of `COPIES` what it is a copy of. Raises a 422
     bad_option if two of its settings exclude each other, and the problem of a step that is
-    excluded. Members that a request has `asked` for are named first.
+    excluded. Members that a request has `fields` for are named first.
     """
     kind = _kind(session)
     for feature, excluded, because in RULES:
         if feature.holds(session, kind) and excluded.holds(session, kind):
             named = (*feature.fields, *excluded.fields)
             there = [name for name in named if getattr(session, name, None) is not None]
-            field = next((name for name in named if name in asked), (there or [*named])[0])
+            field = next((name for name in named if name in fields), (there or [*named])[0])
             detail = f"{feature.name} is not possible with {excluded.name}: {because}"
             raise Problem(ProblemCode.BAD_OPTION, detail.replace("`", ""), field)
     if before is None:

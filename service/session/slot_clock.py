@@ -137,14 +137,14 @@ def clock_of(text: str | None) -> SlotClock | None:
     return SlotClock(slots, data["totals"], data["late_slots"])
 
 
-def asked_clock(given: Mapping[str, Any]) -> dict[str, Any]:
+def asked_clock(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return all members of a clock that is asked for; its start is in Unix seconds."""
-    members = {**CLOCK_DEFAULTS, **given}
+    members = {**CLOCK_DEFAULTS, **body}
     start = members["start"]
     return {**members, "start": start.timestamp() if isinstance(start, datetime) else start}
 
 
-def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> SlotClock | None:
+def new_clock(settings: Mapping[str, Any] | None, now: float, horizon: int) -> SlotClock | None:
     """Return the clock of a new session; None if it is given none.
 
     Slots are counted from `start`, by default from the last multiple of `slot_seconds` since 1970.
@@ -152,10 +152,10 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> Slot
 
     Raises 422 naming the field.
     """
-    if asked is None:
+    if settings is None:
         return None
-    seconds, given = asked["slot_seconds"], asked["start"]
-    start = now // seconds * seconds if given is None else given
+    seconds, start_time = settings["slot_seconds"], settings["start"]
+    start = now // seconds * seconds if start_time is None else start_time
     if start != int(start) or not 0 <= start <= now:
         detail = "slots start at a whole second, and not ahead of now"
         raise Problem(ProblemCode.BAD_OPTION, detail, "clock.start")
@@ -164,4 +164,4 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> Slot
     if n > MOST_AT_FIRST:
         detail = f"there were more than {MOST_AT_FIRST} slots since the start"
         raise Problem(ProblemCode.BAD_OPTION, detail, "clock.slot_seconds")
-    return SlotClock(slots, asked["totals"], asked.get("late_slots", horizon))
+    return SlotClock(slots, settings["totals"], settings.get("late_slots", horizon))

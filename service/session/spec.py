@@ -149,12 +149,12 @@ class SessionSpec(Settings):
     )
 
     @classmethod
-    def of(cls, asked: Mapping[str, Any]) -> "SessionSpec":
+    def of(cls, body: Mapping[str, Any]) -> "SessionSpec":
         """Return what a body asks for; of a clock and a holdout all members are there."""
         parts = {
-            name: whole(asked[name]) for name, whole in PARTS.items() if asked.get(name) is not None
+            name: whole(body[name]) for name, whole in PARTS.items() if body.get(name) is not None
         }
-        return cls(**{**asked, **parts})
+        return cls(**{**body, **parts})
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -176,9 +176,9 @@ REQUIRED = object()  # equal to no value
 
 def defaults(kind: Any) -> dict[str, Any]:
     """Return the default of each field of a dataclass; `REQUIRED` where there is none."""
-    found = {f.name: f.default for f in fields(kind)}
-    found |= {f.name: f.default_factory() for f in fields(kind) if callable(f.default_factory)}
-    return {name: REQUIRED if value is MISSING else value for name, value in found.items()}
+    values = {f.name: f.default for f in fields(kind)}
+    values |= {f.name: f.default_factory() for f in fields(kind) if callable(f.default_factory)}
+    return {name: REQUIRED if value is MISSING else value for name, value in values.items()}
 
 
 DEFAULTS = defaults(SessionSpec)
@@ -205,9 +205,9 @@ def members(where: Literal["at_creation", "changeable", "copyable"]) -> Iterator
             kind = TYPES[one.name]
             # no seed of a copy is null: it has its source's
             kind = Seed if kind == Seed | None and where == "copyable" else kind
-            said: dict[str, Any] = {} if text is None else {"description": text}
+            description: dict[str, Any] = {} if text is None else {"description": text}
             since: Any = {"x-since": one.metadata["since"]}
-            yield one.name, Annotated[kind, Limits(json_schema_extra=since, **said)]
+            yield one.name, Annotated[kind, Limits(json_schema_extra=since, **description)]
 
 
 def canonical(request: Any) -> str:

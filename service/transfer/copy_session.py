@@ -30,15 +30,15 @@ WORKED_OUT = ("products", "repetition")  # settings of columns
 
 
 def copied_session(
-    source: SessionRow, asked: Mapping[str, Any], allow_oracles: bool, allowed: FitCost, now: float
+    source: SessionRow, body: Mapping[str, Any], allow_oracles: bool, allowed: FitCost, now: float
 ) -> tuple[SessionRow, Agent]:
     """Return the copy, without an id, and its agent before any fit.
 
-    `asked` are settings that the copy has instead of its source's, `allowed` what a fit may cost.
+    `body` are settings that the copy has instead of its source's, `allowed` what a fit may cost.
     Raises 422 naming the field.
     """
-    settings = {name: value for name, value in asked.items() if name != "name"}
-    request = {**json.loads(source.request), **settings, "name": asked.get("name")}
+    settings = {name: value for name, value in body.items() if name != "name"}
+    request = {**json.loads(source.request), **settings, "name": body.get("name")}
     plain = {name: value for name, value in settings.items() if name not in WORKED_OUT}
     names, dim = source.names, source.dim
     if settings.keys() & {*WORKED_OUT}:  # other columns to work out
@@ -47,7 +47,7 @@ def copied_session(
         dim += len(names.worked_out) - len(source.names.worked_out)
         if names.text is not None:
             check_names(json.loads(names.text), dim)
-    plain |= {"name": asked.get("name"), "request": json.dumps({**request, "dim": dim})}
+    plain |= {"name": body.get("name"), "request": json.dumps({**request, "dim": dim})}
     copy = replace(source, **plain, names=names, dim=dim)
     agent = checked_agent(copy, allow_oracles, settings, source, COPIES)
     refuse_costly(copy, allowed)
@@ -74,8 +74,8 @@ def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
     if window is None:
         return None
     closed_at = now - copy.reward_wait_seconds
-    known = Watermark(copy.n_measurements, copy.n_rounds, closed_at, revision=1)
-    return DueFit(window, known, reason, now)
+    mark = Watermark(copy.n_measurements, copy.n_rounds, closed_at, revision=1)
+    return DueFit(window, mark, reason, now)
 
 
 def copy_session(
@@ -95,9 +95,9 @@ def _records(
     names, last, lately = names_of_covariates(copy), None, None
     for record in records(reader, source, copy):
         record.pop("late", None)  # the copy has no sums: a value stands in its round's place
-        given = record.get("covariates")
-        if given is not None:  # a copy may have others
-            kept = {name: value for name, value in given.items() if name in names}
+        values = record.get("covariates")
+        if values is not None:  # a copy may have others
+            kept = {name: value for name, value in values.items() if name in names}
             record["covariates"] = kept or None
         if record["record"] == "decision":
             if copy.names != source.names:
@@ -128,8 +128,8 @@ def _work_out(
     names, sets, chosen = copy.names, record["contexts"], record["context"]
     record.pop("mean", None)  # that of a product follows from all arms alone
     if chosen:
-        given = np.delete([chosen, *(sets or ())], source.names.worked_out, axis=1)
-        contexts = names.whole(given)
+        features = np.delete([chosen, *(sets or ())], source.names.worked_out, axis=1)
+        contexts = names.whole(features)
         if names.repetition:
             fill_repetition(names, contexts, lately)
         record["context"], arms = contexts[0].tolist(), contexts[1:]

@@ -52,10 +52,10 @@ def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
     return written(records(reader, session, session))
 
 
-def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def written(records: Iterator[dict[str, Any]]) -> Iterator[bytes]:
     """Yield the lines of records, and the end line."""
     digest, count = blake2b(digest_size=16), 0
-    for record in giving_way(given):
+    for record in giving_way(records):
         line = to_json(record) + b"\n"
         digest.update(line)
         count += 1

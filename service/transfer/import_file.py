@@ -157,9 +157,9 @@ def begin_import(
     Raises 409 session_conflict: another session has the name.
     """
     session, mark, now = prepared.session, prepared.mark, uow.now
-    known = imported_before(uow, session, mark)
-    if known is not None:
-        return known, False
+    earlier = imported_before(uow, session, mark)
+    if earlier is not None:
+        return earlier, False
     limits.refuse_session(uow, session)
     with_located_control(uow, session)
     while True:  # the same file under another name may come within the id's millisecond
@@ -214,7 +214,7 @@ def changes_of(rows: Iterable[Row | KeptSumsRow | LiftSumsRow], key: SessionKey)
 
 @command
 def finish_import(
-    uow: UnitOfWork, given: PreparedImport, made: SessionRow, writer: str, by: Actor
+    uow: UnitOfWork, prepared: PreparedImport, made: SessionRow, writer: str, by: Actor
 ) -> tuple[SessionRow, bool]:
     """Create the session, which has its id, and so show its rows.
 
@@ -224,15 +224,15 @@ def finish_import(
     """
     session = with_located_control(uow, replace(made))
     own(uow, session.key, writer)
-    known = imported_before(uow, session, given.mark)
-    if known is not None:
-        return known, False
+    earlier = imported_before(uow, session, prepared.mark)
+    if earlier is not None:
+        return earlier, False
     uow.add_session(session)
     about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
     note(uow, session.tenant, by, "session_imported", session.id, **about)
-    uow.write_rows(changes_of([one for one in (given.sums, given.lift) if one], session.key))
-    if given.state is not None:
-        uow.pending.states[session.key] = given.state
+    uow.write_rows(changes_of([one for one in (prepared.sums, prepared.lift) if one], session.key))
+    if prepared.state is not None:
+        uow.pending.states[session.key] = prepared.state
     uow.pending.swept.append(session.key)
     announce(uow, session)
     if session.wake_at is not None:
@@ -260,8 +260,8 @@ def import_session(
         offset: int | None = 0
         while offset is not None:
             offset = yield write_slice(session.key, writer, prepared.rows, offset)
-        found, is_shown = yield finish_import(prepared, session, writer, by)
-        return found, is_shown
+        imported, is_shown = yield finish_import(prepared, session, writer, by)
+        return imported, is_shown
     finally:
         if not is_shown:
             abandon(session.key, writer)

@@ -107,16 +107,16 @@ class ImportFold:
         return row
 
     def _header_record(self, record: Record) -> None:
-        given = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
-        self._schedule = given.pop("schedule")
+        header = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
+        self._schedule = header.pop("schedule")
         try:
-            given |= {
-                "names": imported_names(given.get("names"), given["dim"]),
-                "trial": imported_trial(given.get("trial")),
-                "clock": clock_of(given.get("clock")),
-                "changes": changes_of(given.get("changes")),
+            header |= {
+                "names": imported_names(header.get("names"), header["dim"]),
+                "trial": imported_trial(header.get("trial")),
+                "clock": clock_of(header.get("clock")),
+                "changes": changes_of(header.get("changes")),
             }
-            session = self.session = SessionRow(tenant="", **given)
+            session = self.session = SessionRow(tenant="", **header)
             for revision in range(session.revision + 1):
                 then = session.at_revision(revision)
                 self.agent = checked_agent(then, self._allow_oracles)
@@ -177,10 +177,10 @@ class ImportFold:
         return void
 
     def _estimate_record(self, record: Record) -> EstimateRow:
-        found, status, manifest = record["estimate"], record["status"], record["manifest"]
-        check((found is None) == (status in ("failed", "skipped")), "estimate", "not as its status")
-        if found is not None:
-            self._check_estimate(found, status, manifest.get("revision", 0))
+        value, status, manifest = record["estimate"], record["status"], record["manifest"]
+        check((value is None) == (status in ("failed", "skipped")), "estimate", "not as its status")
+        if value is not None:
+            self._check_estimate(value, status, manifest.get("revision", 0))
         window, session, parent = FitWindow(**manifest["window"]), self.session, self._in_use.number
         inside = window.first <= window.last <= window.due <= timeline_of(session).n_begun(session)
         inside = inside and window.n_lags <= session.horizon
@@ -189,15 +189,15 @@ class ImportFold:
         check(not is_again, "manifest.window", "that fit was done before")
         self._check_manifest(manifest, "manifest")
         (self._failed if status == "failed" else self._done).add(window.due)
-        if found is not None:
+        if value is not None:
             answer, has_direction = (session, session.n_estimates + 1, manifest), status == "ok"
             self._in_use = self._in_use.after(*answer, has_direction=has_direction)
             self.has_state = True
             if self._in_use.number != parent:
-                self._direction = Estimate.from_json(found) if has_direction else None
+                self._direction = Estimate.from_json(value) if has_direction else None
                 self._later, self._installed_due = None, window.due
-            if found["theta"] is None:
-                self._later = Estimate.from_json(found)
+            if value["theta"] is None:
+                self._later = Estimate.from_json(value)
         session.count_fit(self._in_use.number)
         values: dict[str, Any] = {
             "number": session.n_estimates,
@@ -222,14 +222,14 @@ class ImportFold:
             check(manifest.get(name, 0) <= most, f"{where}.{name}", f"there are {most}")
         self._seen = max(self._seen, manifest["measured"])
 
-    def _check_estimate(self, found: dict[str, Any], status: str, revision: int) -> None:
+    def _check_estimate(self, value: dict[str, Any], status: str, revision: int) -> None:
         """Check the sizes of an estimate of a fit with these options."""
-        theta, dim, n_lags = found["theta"], self.session.dim, len(found["lag_weights"])
-        check(found["status"] == status, "estimate.status", "not as the record's")
+        theta, dim, n_lags = value["theta"], self.session.dim, len(value["lag_weights"])
+        check(value["status"] == status, "estimate.status", "not as the record's")
         check((theta is None) == (status != "ok"), "estimate.theta", "not as its status")
         is_short = n_lags <= self.session.horizon
         check(is_short, "estimate.lag_weights", "more than there are lags")
-        products = found.get("products", [])
+        products = value.get("products", [])
         for pair in products:
             fits = len(pair) == 2 and sorted(pair) == list(pair) and pair[-1] < dim
             check(fits, "estimate.products", "not pairs of the session's features")
@@ -239,31 +239,31 @@ class ImportFold:
             return
         dim += len(products)
         check(len(theta) == dim, "estimate.theta", "not of this dim")
-        drawn = found.get("candidates")
+        drawn = value.get("candidates")
         check(drawn is None or _widths(drawn) == {dim}, "estimate.candidates", "not of this dim")
         fresh = build_agent(self.session.at_revision(revision), None)
         every = groups = fresh.covariates.groups
-        sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
+        sizes = [len(one) for one in (value.get("effects") or NO_EFFECTS).values()]
         if self.agent.takes_means and sizes[1] < len(groups):  # what all arms share does nothing
             groups = groups[:-1]
         fits = sizes == [sum(groups), len(groups), len(groups)]
         check(fits, "estimate.effects", "not those of the session's covariates")
-        responses = found.get("own") or {"covariance": [[0.0] * dim] * dim}
+        responses = value.get("own") or {"covariance": [[0.0] * dim] * dim}
         of_groups = responses.get("groups", {"covariance": [], "means": {}, "errors": {}})
         covariance, means, errors = of_groups["covariance"], of_groups["means"], of_groups["errors"]
         every_row = *responses["covariance"], *covariance, *means.values(), *errors.values()
         fits = len(responses["covariance"]) == dim and len(covariance) in (0, dim)
         fits = fits and _widths(every_row) == {dim} and means.keys() == errors.keys()
         check(fits, "estimate.own", "not of this dim")
-        shape, profiles = {fresh.fitted_dim + len(products)}, found.get("lag_profiles")
-        own = found.get("form") not in (None, "shared")
+        shape, profiles = {fresh.fitted_dim + len(products)}, value.get("lag_profiles")
+        own = value.get("form") not in (None, "shared")
         check((profiles is not None) == own, "estimate.lag_profiles", "not as its form")
         fits = profiles is None or (len(profiles) == n_lags and _widths(profiles) == shape)
         check(fits, "estimate.lag_profiles", "not a list of the session's dim for each lag")
-        sums = (found.get("intervals") or {}).get("lag_sums")
+        sums = (value.get("intervals") or {}).get("lag_sums")
         fits = sums is None or len(sums) == dim
         check(fits, "estimate.intervals", "lag_sums are not of the session's dim")
-        forms = found.get("forms") or {}
+        forms = value.get("forms") or {}
         check(not forms or "shared" in forms, "estimate.forms", "shared profiles are missing")
         for form in forms.values():
             fits = len(form["profiles"]) <= n_lags and _widths(form["profiles"]) == shape
@@ -358,13 +358,13 @@ class ImportFold:
 
     def _take_pending(self) -> None:
         """Check the pending fits of the file: the session has them."""
-        session, given = self.session, self._schedule
+        session, header = self.session, self._schedule
         places = [0, *(change.after for change in session.changes.changes), session.n_rounds]
         check(places == sorted(places), "session.changes", "not in the order of rounds")
         n_slots = session.schedule.n_slots
-        is_all = given["n_slots"] == n_slots
+        is_all = header["n_slots"] == n_slots
         check(is_all, "session.schedule.n_slots", f"the records are of {n_slots}")
-        schedule = session.schedule = Schedule.load({**given, "open": [], "seen": 0})
+        schedule = session.schedule = Schedule.load({**header, "open": [], "seen": 0})
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
             for due in schedule.waiting:

@@ -59,10 +59,10 @@ DERIVED = {
 }
 
 
-def _record(kind: str, **given: Any) -> Any:
+def _record(kind: str, **members: Any) -> Any:
     """Return a TypedDict with these required fields and the optional derived fields of its kind."""
     derived = dict.fromkeys(DERIVED.get(kind, "").split(), NotRequired[Any])
-    return TypedDict(kind, {**given, **derived})  # type: ignore[operator]
+    return TypedDict(kind, {**members, **derived})  # type: ignore[operator]
 
 
 def _fields(row: type, owner: tuple[str, ...] = ROW_OWNER) -> dict[str, Any]:

@@ -85,14 +85,14 @@ class FileTrajectory:
             place = (first, last), record["at"], "last_round"
             timeline_of(session).check_rounds(session.dim, self.row, *place)
             alone = {} if first == last else {"first_round": first}
-            said = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
-            closing_of(session).refuse(said, "")
+            reward = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
+            closing_of(session).refuse(reward, "")
             places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
             takes = closing_of(session).takes((first, last), self.is_measured, places, self.totals)
             check(takes, "first_round", "it overlaps another measurement")
         else:
-            said = Reward(0.0, self.row.key, replaces="", reward_id=reward_id)
-            refuse_corrections(session, said, "")
+            reward = Reward(0.0, self.row.key, replaces="", reward_id=reward_id)
+            refuse_corrections(session, reward, "")
             i = bisect_left(self.arrivals, replaces)
             is_known = i < len(self.arrivals) and self.arrivals[i] == replaces
             is_known = is_known and (self.first_rounds[i], self.last_rounds[i]) == (first, last)
@@ -222,8 +222,8 @@ class Trajectories:
 
     def check_arrivals(self) -> None:
         """Check that values and void decisions have positions 1 to n, but for those gone."""
-        found = [np.array(part.arrivals, np.int64) for part in self._known.values()]
-        together = np.concatenate([np.array([*self._voids.values()], np.int64), *found])
+        arrivals = [np.array(part.arrivals, np.int64) for part in self._known.values()]
+        together = np.concatenate([np.array([*self._voids.values()], np.int64), *arrivals])
         _check_positions(np.sort(together), self._session.n_measurements)
         late = max((part.late for part in self._known.values()), default=0)
         check(late <= self._session.n_rounds + 1, "late", "there are not as many rounds")
@@ -237,10 +237,10 @@ class Trajectories:
         has_sums = timeline_of(session).has_sums(session, place, of_estimate=has_sums)
         check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
         rows, n_gone, n_less = [], 0, 0
-        for name, given in self._declared.items():
+        for name, declared in self._declared.items():
             part = self._known.get(name)
             row = TrajectoryRow(*NO_OWNER, name) if part is None else part.row
-            n_rounds, n, through = (given[count] for count in COUNTS)
+            n_rounds, n, through = (declared[count] for count in COUNTS)
             check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
             last = timeline_of(session).n_begun_of(session, n_rounds)
             fits = row.n_measurements <= n and row.measured_through <= through <= last
@@ -249,10 +249,10 @@ class Trajectories:
             n_less += n - (0 if part is None else len(part.arrivals))
             row.n_decisions = row.n_rounds = n_rounds
             row.n_measurements, row.measured_through = n, through
-            row.last_at = max(row.last_at, given["last_at"])
-            if "lately" in given:
-                check(len(given["lately"]) == session.dim, "lately", "not of this dim")
-                row.lately = array("d", given["lately"]).tobytes()
+            row.last_at = max(row.last_at, declared["last_at"])
+            if "lately" in declared:
+                check(len(declared["lately"]) == session.dim, "lately", "not of this dim")
+                row.lately = array("d", declared["lately"]).tobytes()
             rows.append(row)
         # those of a trajectory that was erased later count, too, and have no record
         fits = n_gone <= session.n_dropped_rounds
@@ -305,10 +305,10 @@ def _check_choice(session: SessionRow, record: Record) -> None:
         check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
 
 
-def _check_positions(found: Ints, n: int) -> None:
+def _check_positions(order: Ints, n: int) -> None:
     """Check that sorted positions are among 1 to n, each of them at most once.
 
     They are as many as there must be, so that they are all where nothing is erased.
     """
-    fits = not len(found) or (found[0] >= 1 and found[-1] <= n and np.all(np.diff(found) > 0))
+    fits = not len(order) or (order[0] >= 1 and order[-1] <= n and np.all(np.diff(order) > 0))
     check(bool(fits), "position", f"the positions are not 1 to {n}")

@@ -46,10 +46,10 @@ class ParsingProcesses:
             self._are_up = self._are_up or False
         return bool(self._are_up)
 
-    async def import_file(self, given: tuple[Path, Path, str, str | None, bool]) -> PreparedImport:
+    async def import_file(self, inputs: tuple[Path, Path, str, str | None, bool]) -> PreparedImport:
         """Run `prepare_import` with these arguments."""
         async with self._importing:
-            return await self.run(prepare_import, *given)
+            return await self.run(prepare_import, *inputs)
 
     async def run(self, work: Callable[..., Found], *arguments: Any) -> Found:
         """Run a function in a process, whose start may have to be waited for.
@@ -82,14 +82,14 @@ class ParsingProcesses:
         run, limit = self._processes.run, TIMEOUT_SECONDS
         async with self._parsing:
             try:
-                found: Found = await run(
+                answer: Found = await run(
                     work, *arguments, seconds=limit, start_seconds=start_seconds
                 )
             except NotBegun:
                 self._are_up = False
                 raise
         self._are_up = True
-        return found
+        return answer
 
     async def _start(self, functions: tuple[Callable[..., object], ...]) -> None:
         with suppress(NotBegun, ProcessExpired, TimeoutError):

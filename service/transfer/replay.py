@@ -53,9 +53,9 @@ class SessionReplay:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values, with at most 100 differences."""
-        said = asdict(self)
-        shown = said.pop("differences")[:100]
-        return {**said, "equal": not shown, "differences": shown}
+        answer = asdict(self)
+        shown = answer.pop("differences")[:100]
+        return {**answer, "equal": not shown, "differences": shown}
 
 
 def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
@@ -162,22 +162,22 @@ def _refit(
     gaps: Ints,
 ) -> None:
     manifest = record.inputs
-    window, known = FitWindow(**manifest["window"]), Watermark.from_json(manifest)
+    window, mark = FitWindow(**manifest["window"]), Watermark.from_json(manifest)
     if session.revision:
-        session = session.at_revision(known.revision)
+        session = session.at_revision(mark.revision)
         agent = build_agent(session, agent.state())
-    given = reader, session, agent, window, known, measured_before
+    place = reader, session, agent, window, mark, measured_before
     is_since = manifest.get("n_erased", 0) != session.n_erased_rows
     n_gone = timeline_of(session).n_gone(gaps, window) if is_since else 0
-    made = answered(partial(read_fit, *given, again=manifest.get("anew", FOR_EVER)))
+    made = answered(partial(read_fit, *place, again=manifest.get("anew", FOR_EVER)))
     if made.fit is None or made.answer is None:
         replay.estimates_dropped += 1
         return
     if n_gone and made.fit.kept is None and not made.fit.history.trajectories:
         replay.estimates_erased += 1
         return
-    found, _ = made.answer
-    again = found.to_json()
+    estimate, _ = made.answer
+    again = estimate.to_json()
     known_names = record.values.keys()
     before = {name: value for name, value in stored.to_json().items() if name in known_names}
     is_exact = record.fingerprint == json.dumps(fingerprint())

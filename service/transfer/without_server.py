@@ -36,9 +36,9 @@ def find(reader: Reader, session_id: str) -> SessionRow:
     Raises `NotPossible`: there is no such session, or several tenants have one of this name.
     """
     for tenant in _tenants(reader):
-        found = reader.session((tenant, session_id))
-        if found is not None:
-            return found
+        row = reader.session((tenant, session_id))
+        if row is not None:
+            return row
     named = [session for session in all_sessions(reader) if session.name == session_id]
     if len(named) > 1:
         ids = " and ".join(session.id for session in named)
@@ -124,8 +124,8 @@ def run_large(url: str, write: LargeWrite[Result], otherwise: str = THROUGH_SERV
             if error is not None:
                 raise error
     except StopIteration as done:
-        found: Result = done.value
-        return found
+        answer: Result = done.value
+        return answer
     finally:
         write.close()
         store.close()

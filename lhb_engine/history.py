@@ -4,11 +4,11 @@ A `History` is immutable and may hold views of its owner's arrays. `History.over
 one fit needs: the window's measurements, and the contexts of its rounds and the lags before them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any
 
 import numpy as np
@@ -175,13 +175,13 @@ class Trajectory:
 
 
 @dataclass(frozen=True, eq=False)
-class Parts(Mapping[str, Trajectory]):
-    """Parts of trajectories by key, one after the other in few arrays; each is made when asked for.
+class Parts:
+    """Parts of trajectories, one after the other in few arrays; each is made when asked for.
 
-    A session may have many thousands of them.
+    A session may have many thousands of them; those of one trajectory are in order of rounds.
     """
 
-    names: Sequence[str]
+    names: Sequence[str]  # (n,): the key of each part's trajectory
     # (n,): first round and numbers of rounds and of measurements of each part
     first_rounds: Ints
     lengths: Ints
@@ -193,13 +193,16 @@ class Parts(Mapping[str, Trajectory]):
     measurements: Measurements  # of all parts, by the rounds of each one's trajectory
 
     @classmethod
-    def of(cls, trajectories: Mapping[str, Trajectory]) -> "Parts":
+    def of(cls, trajectories: "Trajectories") -> "Parts":
         """Return parts in these arrays; ValueError where covariates are odd."""
-        if isinstance(trajectories, cls):
-            return trajectories
-        if not trajectories:
+        return trajectories if isinstance(trajectories, cls) else cls.joined(trajectories.items())
+
+    @classmethod
+    def joined(cls, named: Iterable[tuple[str, Trajectory]]) -> "Parts":
+        """Return parts, each with the key of its trajectory, in these arrays."""
+        names, parts = [*zip(*named, strict=True)] or ((), ())
+        if not parts:
             return cls([], *(NO_INTS,) * 3, np.zeros((0, 0)), NO_INTS, None, NONE)
-        parts = [*trajectories.values()]
         beside: list[Any] = [part.covariates for part in parts]
         width = max((values.shape[1] for values in beside if values is not None), default=None)
         if width is not None:
@@ -211,7 +214,7 @@ class Parts(Mapping[str, Trajectory]):
         contexts = one_array([part.contexts for part in parts])
         rounds = contexts, one_array([part.numbering for part in parts]), one_array(beside)
         rows = Measurements.joined([part.measurements for part in parts])
-        return cls([*trajectories], first, lengths, counts, *rounds, rows)
+        return cls(names, first, lengths, counts, *rounds, rows)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -220,24 +223,28 @@ class Parts(Mapping[str, Trajectory]):
         return iter(self.names)
 
     def __getitem__(self, name: str) -> Trajectory:
-        first, rounds, rows = self._places[name]
+        return self.values()[self.names.index(name)]
+
+    def values(self) -> list[Trajectory]:
+        """Return each part."""
+        edges = ([0, *np.cumsum(some).tolist()] for some in (self.lengths, self.counts))
+        places = (starmap(slice, pairwise(some)) for some in edges)
+        return [*map(self._part, self.first_rounds.tolist(), *places)]
+
+    def items(self) -> Iterator[tuple[str, Trajectory]]:
+        """Return each part with the key of its trajectory."""
+        return zip(self.names, self.values(), strict=True)
+
+    def _part(self, first: int, rounds: slice, rows: slice) -> Trajectory:
         told = some_of(self.covariates, rounds)
         numbering, measured = self.numbering[rounds], self.measurements.chosen(rows)
         return Trajectory(self.contexts[rounds], measured, first, numbering, told)
 
     @cached_property
-    def _places(self) -> dict[str, tuple[int, slice, slice]]:
-        edges = ([0, *np.cumsum(some).tolist()] for some in (self.lengths, self.counts))
-        rounds, rows = ([slice(*both) for both in pairwise(some)] for some in edges)
-        both = zip(self.first_rounds.tolist(), rounds, rows, strict=True)
-        return dict(zip(self.names, both, strict=True))
-
-    @cached_property
     def trajectories(self) -> tuple[Ints, tuple[str, ...]]:
         """Number of each part's trajectory, in the order in which they come, and their keys."""
-        keys = [name.partition("\0")[0] for name in self.names]
-        places = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        return np.array([places[key] for key in keys], np.int64), tuple(places)
+        places = {name: i for i, name in enumerate(dict.fromkeys(self.names))}
+        return np.array([places[name] for name in self.names], np.int64), tuple(places)
 
     @cached_property
     def starts(self) -> Ints:
@@ -278,13 +285,12 @@ class Parts(Mapping[str, Trajectory]):
         """Return some parts, by a mask."""
         of, every = np.flatnonzero(which), np.ones(len(self.measurements), bool)
         first, last = self.first_rounds[of], (self.first_rounds + self.lengths)[of] - 1
-        return self if which.all() else self.cut(of, first, last, every, is_split=False)
+        return self if which.all() else self.cut(of, first, last, every)
 
-    def cut(self, of: Ints, first: Ints, last: Ints, kept: Flags, *, is_split: bool) -> "Parts":
+    def cut(self, of: Ints, first: Ints, last: Ints, kept: Flags) -> "Parts":
         """Return ranges of rounds of some parts, in order, as far as these have them.
 
-        Of the measurements `kept` each has those that are wholly in it. Parts of a part that
-        `is_split` differ after a zero byte.
+        Of the measurements `kept` each has those that are wholly in it.
         """
         first = np.maximum(first, self.first_rounds[of])
         lengths = np.minimum(last, (self.first_rounds + self.lengths)[of] - 1) - first + 1
@@ -296,12 +302,13 @@ class Parts(Mapping[str, Trajectory]):
             here = np.repeat(start - np.cumsum(lengths) + lengths, lengths)
             here += np.arange(len(here))
         names = [self.names[i] for i in of.tolist()]
-        if is_split:
-            names = [f"{name}\0{round}" for name, round in zip(names, first.tolist(), strict=True)]
         told = some_of(self.covariates, here)
         counts, rows = np.bincount(at[kept], minlength=len(of)), self.measurements.chosen(kept)
         rounds = self.contexts[here], self.numbering[here], told
         return Parts(names, first, lengths, counts, *rounds, rows)
+
+
+Trajectories = Mapping[str, Trajectory] | Parts
 
 
 def placed(of: Ints, first: Ints, lengths: Ints, owner: Ints, rows: Measurements) -> Ints:
@@ -326,8 +333,8 @@ class History:
     ----------
     dim : int
         Number of features in a context.
-    trajectories : mapping from str to Trajectory
-        By trajectory key. Parts of one trajectory differ after a zero byte.
+    trajectories : mapping from str to Trajectory, or Parts
+        By trajectory key; `Parts` may have several of one trajectory.
     window : FitWindow or None
         The window that `over` has cut.
     groups : tuple of int
@@ -359,7 +366,7 @@ class History:
     """
 
     dim: int
-    trajectories: Mapping[str, Trajectory]
+    trajectories: Trajectories
     window: FitWindow | None = None
     groups: tuple[int, ...] = ()
     measured_before: int | None = None
@@ -431,7 +438,7 @@ class History:
         rows = parts.measurements.chosen(kept)
         reach = rows.needed_rounds(self.cut_window.n_lags if n_lags is None else n_lags)
         of, first, last = joined(parts.owner[kept], *reach)
-        return replace(self, trajectories=parts.cut(of, first, last, kept, is_split=True))
+        return replace(self, trajectories=parts.cut(of, first, last, kept))
 
     def of_chosen(self) -> Parts:
         """Return the trajectories that the latest rows are of; all, if none were drawn."""
@@ -454,7 +461,7 @@ class History:
 
     def cut(self, window: FitWindow) -> "History":
         """Return the rounds of `window`, and those of the lags before."""
-        parts: Mapping[str, Trajectory] = self.trajectories
+        parts = self.trajectories
         if parts:
             every = Parts.of(parts)
             of, first, last = every.spans(window.marks(every.numbering))
@@ -462,5 +469,5 @@ class History:
             if len(of):
                 at = np.minimum(np.searchsorted(of, every.owner), len(of) - 1)
                 kept = every.measurements.first >= first[at]
-            parts = every.cut(of, first - window.n_lags + 1, last, kept, is_split=False)
+            parts = every.cut(of, first - window.n_lags + 1, last, kept)
         return replace(self, trajectories=parts, window=window)

@@ -59,7 +59,7 @@ def latest(history: History, horizon: int) -> History:
     else:
         cut = replace(history.latest(LATEST, n_lags), window=replace(window, n_lags=n_lags))
     parts = Parts.of(cut.trajectories)
-    by_name = np.argsort(np.array(parts.names))
+    by_name = np.argsort(np.array(parts.names), kind="stable")
     order = by_name[np.argsort(-parts.lengths[by_name], kind="stable")]
     gap = min(2 * horizon, int(parts.lengths.max(initial=0)))
     numbers = np.cumsum((parts.lengths[order] + gap) * history.dim)
@@ -99,8 +99,9 @@ def checked(
     size = float(np.abs(rows.contexts[:, :dim]).max(initial=0.0))
     if rows.n_rows < 2 or not rows.y.any() or size < LEAST_CONTEXT:
         return [*outcomes, NOTHING]
-    key = parts.names[int(np.argmax(parts.counts))]
-    one = replace(history, trajectories={key: parts[key]})
+    one = replace(
+        history, trajectories=parts.some(np.arange(len(parts)) == np.argmax(parts.counts))
+    )
     outcomes += check_forecast(rows, before)
     rows = without_outliers(rows, predictor)
     alone = without_outliers(units.of(align(one)), predictor) if len(parts) > 1 else rows

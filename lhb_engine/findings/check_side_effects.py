@@ -1,6 +1,6 @@
 """What follows choices beside rewards: ends of trajectories, missing rewards, covariates."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from scipy.special import chdtri, ndtri, stdtrit
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import power_of_two
 from lhb_engine.findings.finding import Finding, Unchecked, named
-from lhb_engine.history import Flags, Floats, Ints, Parts, Trajectory
+from lhb_engine.history import Flags, Floats, Ints, Parts, Trajectories
 from lhb_engine.posterior.prediction_check import Predictor
 
 CHANCE = 1e-3  # of an end's finding by chance, at one fit
@@ -49,7 +49,7 @@ class Rounds(NamedTuple):
     @classmethod
     def of(
         cls,
-        parts: Mapping[str, Trajectory],
+        parts: Trajectories,
         n_means: int,
         horizon: int,
         by: Predictor | None = None,

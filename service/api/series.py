@@ -170,8 +170,7 @@ def _measured(
     none = np.zeros(0, np.int64)
     pieces = [Measured(none, none, none, none, np.zeros(0), np.zeros((0, len(PARTS))))]
     whose: dict[str, int] = {}
-    for name, one in history.trajectories.items():
-        key = name.partition("\0")[0]  # a trajectory may be in parts
+    for key, one in history.trajectories.items():
         number = whose.setdefault(key, len(whose))
         if trajectory is not None and key != trajectory:
             continue

@@ -24,6 +24,7 @@ from lhb_engine.history import (
     History,
     Ints,
     Measurements,
+    Parts,
     Spans,
     Trajectory,
     latest_keys,
@@ -188,8 +189,8 @@ class PastByDecision(StoredPast):
             closed = reader.window_closed(*place, mark.decided, mark.closed_at)
         trajectories = {}
         rounds = in_columns(reader.window_rounds(*place, n_before))
-        for key, part in stored_parts(rounds, session, self._voids).items():
-            name, start, positions = key.partition("\0")[0], part.first_round, part.numbering
+        for name, part in stored_parts(rounds, session, self._voids).items():
+            start, positions = part.first_round, part.numbering
             first, last = start + int(np.searchsorted(positions, window.first)), part.last_round
             rows = values[name] = self._with_lags(values.get(name, NONE), start)
             if mark is not None:
@@ -342,8 +343,7 @@ class PastByTime(PastByDecision):
             return super().whole()
         ranges = [(name, 1, FOR_EVER) for name in sorted(self._spans(1))]
         history = self._of_ranges(ranges, (0, self._n_positions))
-        whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
-        return self._choosing(replace(history, trajectories=whole))
+        return self._choosing(history)
 
     def _came(self) -> tuple[Rows, int]:
         return self._after(max(0, self._open_from - LATEST), self._open_from), self._open_from
@@ -389,18 +389,17 @@ class PastByTime(PastByDecision):
         reader, session, window, (after, until) = self.reader, self.session, self.window, within
         stored = [*reader.measurements_in(session.key, ranges, self._measured)]
         late = {row[:3] for row in stored if self._changes_at(row)}
-        values, changed = stored_measurements(stored, session), dict[str, dict[int, Versions]]()
+        values = stored_measurements(stored, session)
         came = self._as_they_came(late)
         place = session.key, after + 1, self._read_until(until)
         closed = reader.window_closed(*place, self._decided, self._closed_at)
-        parts: dict[str, Trajectory] = {}
-        positions: dict[str, Ints] = {}
+        parts, places = list[tuple[str, Trajectory]](), list[tuple[Ints, dict[int, Versions]]]()
         spans = iter(ranges)
         place = session.key, after + 1, min(until, self.settled_round)
         unsettled = reader.first_began_after(*place, self._closed_at)  # its value may still come
         rounds = reader.rounds_in(session.key, ranges, window.last)
-        for key, part in stored_parts(rounds, session, self._voids).items():
-            name, start, begun = key.partition("\0")[0], part.first_round, part.numbering
+        for name, part in stored_parts(rounds, session, self._voids).items():
+            start, begun = part.first_round, part.numbering
             first, end = next(one[1:] for one in spans if one[0] == name and one[2] >= start)
             closers = np.append(begun[1:], self._n_positions)
             n_closed = int(np.searchsorted(closers, after, "right"))
@@ -415,24 +414,22 @@ class PastByTime(PastByDecision):
                 rows = self._with_lags(rows, start)
             at = rows.last - start
             has_value = np.isin(rows.first, measured.first) & (not self._closing.adds_up)
-            parts[key] = replace(part, measurements=replace(rows, position=None))
-            positions[key] = np.where(has_value, begun[at], closers[at])
+            parts.append((name, replace(part, measurements=replace(rows, position=None))))
             old = came.get(name, {})
-            changed[key] = {
+            changed = {
                 i: _versions(old[int(rows.first[i])], begun[at[i]], closers[at[i]])
                 for i in np.flatnonzero(np.isin(rows.first, [*old])).tolist()
             }
-        history = History(session.dim, parts, window)
+            places.append((np.where(has_value, begun[at], closers[at]), changed))
+        history = History(session.dim, Parts.joined(parts), window)
         history = with_covariates(reader, session, history, self._measured)
-        trajectories = {
-            key: replace(
-                part, measurements=_standing(part.measurements, positions[key], changed[key])
-            )
-            for key, part in history.trajectories.items()
-        }
+        parts = [
+            (name, replace(part, measurements=_standing(part.measurements, *place)))
+            for (name, part), place in zip(history.trajectories.items(), places, strict=True)
+        ]
         return replace(
             history,
-            trajectories=trajectories,
+            trajectories=Parts.joined(parts),
             measured=self._n_positions,
             unsettled=unsettled,
             settled_round=self.settled_round,

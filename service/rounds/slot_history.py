@@ -13,7 +13,7 @@ import numpy as np
 from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.context_sets import latest_kept
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.history import LATEST, NONE, FitWindow, History, Measurements, Trajectory
+from lhb_engine.history import LATEST, NONE, FitWindow, History, Measurements, Parts, Trajectory
 from service.rounds.history import StoredPast
 from service.rounds.slot_sums import (
     SlotSums,
@@ -109,12 +109,9 @@ class PastBySlot(StoredPast):
         rows = {name: some.between(window.first, window.last) for name, some in values.items()}
         if self._has_parts:
             ranges = self._ranges([(rows, max(window.n_lags, 2 * session.horizon))])
-            history = self._history(sums, ranges, rows)
         else:  # other agents' fits would take the parts of a trajectory for several
             ranges = [(name, first, window.last) for name in [*rows] or [""]]
-            history = self._history(sums, ranges, rows)
-            whole = {name.partition("\0")[0]: part for name, part in history.trajectories.items()}
-            history = replace(history, trajectories=whole)
+        history = self._history(sums, ranges, rows)
         if self._known is not None:
             history = _until_settled(history, values, sums.settled, (0, until))
         return with_covariates(self.reader, session, history, until, of_decisions=False)
@@ -182,17 +179,16 @@ class PastBySlot(StoredPast):
     ) -> History:
         """Build the history of ranges of slots, with those of the measurements in each."""
         session, window = self.session, self.window
-        parts: dict[str, Trajectory] = {}
-        for (name, first, last), contexts in zip(ranges, sums.contexts(ranges), strict=True):
-            rows = values.get(name, NONE).between(first, last)
-            # the order of the names is that of the trajectories: no key holds a zero byte
-            parts[f"{name}\0{first:020}"] = Trajectory(contexts, rows, first)
+        parts = [
+            (name, Trajectory(contexts, values.get(name, NONE).between(first, last), first))
+            for (name, first, last), contexts in zip(ranges, sums.contexts(ranges), strict=True)
+        ]
         if not parts:  # nothing is measured: the fit says so
-            parts[""] = Trajectory(np.zeros((1, session.dim)), NONE, window.last)
+            parts = [("", Trajectory(np.zeros((1, session.dim)), NONE, window.last))]
         latest_after = None
         if self._has_parts and self._known is not None:
             latest_after = max(0, self._measured - LATEST)
-        return History(session.dim, parts, window, latest_after=latest_after)
+        return History(session.dim, Parts.joined(parts), window, latest_after=latest_after)
 
 
 class PastBySlotOfAll(PastBySlot):
@@ -229,8 +225,8 @@ def _until_settled(
     history: History, values: Mapping[str, Measurements], settled: int, within: tuple[int, int]
 ) -> History:
     """Return a history that says from which measurement, and which slot, on it may change."""
-    used = {
-        name: replace(part, measurements=part.measurements.between(1, settled))
+    used = Parts.joined(
+        (name, replace(part, measurements=part.measurements.between(1, settled)))
         for name, part in history.trajectories.items()
-    }
+    )
     return replace(history, unsettled=first_not_used(values, used, *within), settled_round=settled)

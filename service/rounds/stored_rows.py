@@ -23,7 +23,7 @@ from lhb_engine.history import (
     Measurements,
     Parts,
     Spans,
-    Trajectory,
+    Trajectories,
     joined,
     placed,
 )
@@ -195,10 +195,8 @@ def stored_parts(rows: Iterable[Columns], session: SessionRow, voids: list[VoidR
         owners, at, places, is_first = owners[begun], at[begun], places[begun], is_first[begun]
     begins = np.flatnonzero(is_first)
     first, lengths = at[begins], np.diff(begins, append=len(at))
-    # the order of the names is that of the trajectories: no key holds a zero byte
-    both = zip(owners[begins].tolist(), first.tolist(), strict=True)
-    keys = [f"{name}\0{start:020}" for name, start in both]
-    return Parts(keys, first, lengths, np.zeros_like(first), selected, places, None, NONE)
+    names, none = owners[begins].tolist(), np.zeros_like(first)
+    return Parts(names, first, lengths, none, selected, places, None, NONE)
 
 
 def with_values(parts: Parts, values: Rows) -> Parts:
@@ -212,7 +210,7 @@ def with_values(parts: Parts, values: Rows) -> Parts:
 
 
 def first_not_used(
-    values: Mapping[str, Measurements], parts: Mapping[str, Trajectory], after: int, until: int
+    values: Mapping[str, Measurements], parts: Trajectories, after: int, until: int
 ) -> int:
     """Return the first position, beyond `after`, of a measurement that is no row of a history.
 

@@ -112,6 +112,6 @@ def last_rounds(
     parts = past.of(trajectory, max(1, first - session.horizon)).trajectories
     if not parts:
         return None
-    latest = [*parts.values()][-1]
+    *_, latest = parts.values()
     rows = closing_of(session).rows(latest.measurements, latest.first_round, closed)
     return replace(latest, measurements=rows)

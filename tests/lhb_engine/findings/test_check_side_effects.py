@@ -10,7 +10,7 @@ import pytest
 from lhb_engine.design.covariates import with_means
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
 from lhb_engine.findings.finding import Finding, Unchecked
-from lhb_engine.history import Floats, Measurements, Trajectory
+from lhb_engine.history import Floats, Measurements, Parts, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
 from tests.examples import repeats
 
@@ -67,16 +67,18 @@ def test_ends_that_follow_from_no_choice_are_not_found(
 def test_who_may_come_back_and_who_goes_on_in_another_part_has_not_left() -> None:
     """Everybody's last choice is unlike all before, and nobody has left."""
     rng, last = np.random.default_rng(4), np.full(DIM, 2.0)
-    some = {}
+    some = []
     for i in range(80):
         rows = [with_means(one[0], one) for one in rng.uniform(-1.0, 1.0, (9, 4, DIM))]
         rows.append(with_means(last, np.stack([last, -last])))
         at = (i + 1 + 80 * np.arange(10)).tolist()
-        some |= {f"{i}": part(rows[:5], at[:5]), f"{i}\0more": part(rows[5:], at[5:], 6)}
-    nothing = {"contexts": some["0"].contexts[:0], "covariates": some["0"].covariates[:0]}
-    some["nothing yet"] = replace(some["0"], **nothing, positions=None)
-    assert [*stay(some, 800)] == [Unchecked(("trajectories_end",), "rows")]
-    assert not [*stay(some, 4000)]  # a long time later: all had ten rounds
+        some += [(f"{i}", part(rows[:5], at[:5])), (f"{i}", part(rows[5:], at[5:], 6))]
+    one = some[0][1]
+    nothing = {"contexts": one.contexts[:0], "covariates": one.covariates[:0]}
+    some.append(("nothing yet", replace(one, **nothing, positions=None)))
+    joined = Parts.joined(some)
+    assert [*stay(joined, 800)] == [Unchecked(("trajectories_end",), "rows")]
+    assert not [*stay(joined, 4000)]  # a long time later: all had ten rounds
 
 
 Comes = Callable[[Floats, Floats, int, float], float]

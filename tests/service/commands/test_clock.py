@@ -41,7 +41,7 @@ def test_totals_of_trajectories_keep_them_apart(harness: ServiceHarness) -> None
     harness.reward(2.5, "a", **between(960, 1020))
     harness.reward(1.5, "b", **between(960, 1020))
     history = history_of(harness, 2)
-    found = {name.partition("\0")[0]: sums(history, name) for name in history.trajectories}
+    found = {name: sums(history, name) for name in history.trajectories}
     assert found == {"a": [1.0, 1.0], "b": [1.0, 0.0]}
     refused(
         harness, ProblemCode.FUTURE_ROUND, "trajectory", trajectory="nobody", **between(960, 1020)

@@ -331,9 +331,7 @@ def test_one_decision_a_slot_is_one_a_round(harness: ServiceHarness, database_ur
 
 def joined_contexts(history: History, name: str) -> np.ndarray:
     """The contexts of a trajectory's parts, one after the other."""
-    found = [
-        part.contexts for key, part in history.trajectories.items() if key.startswith(f"{name}\0")
-    ]
+    found = [part.contexts for key, part in history.trajectories.items() if key == name]
     return np.concatenate(found)
 
 

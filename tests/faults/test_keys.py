@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.examples import repeats
 from tests.faults.server_process import Server
 from tests.faults.test_offline import lhb
 
@@ -147,7 +148,7 @@ def test_a_key_revoked_by_one_process_is_refused_by_the_other(postgres_url: str)
         )
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", *repeats("postgresql")])
 def test_on_one_connection_each_request_is_checked(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -158,7 +158,7 @@ def test_an_import_killed_half_way(database_url: str, tmp_path: Path) -> None:
         assert n_rows(server.database, "decisions") == 2 * N
 
 
-@pytest.mark.parametrize("database_url", [*repeats("sqlite"), "postgres"], indirect=True)
+@pytest.mark.parametrize("database_url", ["sqlite", *repeats("postgres")], indirect=True)
 def test_a_deletion_killed_half_way(database_url: str, tmp_path: Path) -> None:
     server = ShortOwner(database_url, tmp_path / "gate")
     with server:

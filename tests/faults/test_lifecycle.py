@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.examples import repeats
 from tests.faults.server_process import Server, WorkerProcess
 
 DIM, HORIZON = 2, 4
@@ -220,10 +221,13 @@ def tell(url: str, seed: int, n_sessions: int, n_steps: int) -> None:
             story.move()
 
 
-LENGTHS = [(0, 80), *(pytest.param(seed, 500, marks=pytest.mark.slow) for seed in (1, 2))]
+STORIES = [
+    ("sqlite", 0, 80),
+    *repeats(("sqlite", 1, 500), ("postgres", 2, 500)),
+]
 
 
-@pytest.mark.parametrize(("seed", "n_steps"), LENGTHS)
+@pytest.mark.parametrize(("database_url", "seed", "n_steps"), STORIES, indirect=["database_url"])
 def test_random_stories(database_url: str, seed: int, n_steps: int) -> None:
     if database_url.startswith("sqlite"):
         tell(database_url, seed, 8, n_steps)

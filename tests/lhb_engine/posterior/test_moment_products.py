@@ -8,6 +8,7 @@ from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.posterior.gibbs_sampler import Chains
 from lhb_engine.posterior.rank_one_posterior import context_scale, rank_one_posterior
+from tests.examples import repeats
 from tests.lhb_engine.played_histories import (
     DIM,
     HORIZON,
@@ -55,7 +56,7 @@ def test_sweeps_and_evidence_are_those_of_the_rows(kind, rho, signed):
     assert ((both[0].w < 0).any()) == signed
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.6])
+@pytest.mark.parametrize("rho", [*repeats(0.0), 0.6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_posterior_is_that_of_the_rows(kind, rho):
     rows, moments = rows_and_moments(kind, rho)

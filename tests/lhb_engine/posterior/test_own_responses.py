@@ -415,7 +415,7 @@ def test_an_agent_decides_for_each_by_their_own_theta() -> None:
     world = LongHorizonEnvironment.draw(
         dim=3, horizon=4, n_arms=5, noise=0.1, pattern="flat", sparsity=2, seed=3
     )
-    users = UserEnvironment(world, Visits.draw(10, 24, seed=3), spread=1.0)
+    users = UserEnvironment(world, Visits.draw(10, 18, seed=3), spread=1.0)
     alike, own = (
         simulate_users("anytime", users, seed=3, options={"own": told, "profiles": "shared"})
         for told in (False, True)

@@ -138,7 +138,7 @@ def slowly(kind: BodyParser[Any], body: bytes) -> Any:
     return asked
 
 
-@settings(max_examples=examples(1500), deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(bodies)
 def test_what_msgspec_reads_pydantic_reads_alike(case: tuple[str, Any]) -> None:
     kind, content = case

@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +169,7 @@ def world(harness: ServiceHarness, database_url: str) -> World:
         *(("sums", "sqlite"), ("levels", "sqlite"), ("memory", "sqlite")),
         *(("added up", "sqlite"), ("slots", "postgres")),
         *repeats(("rows", "sqlite"), ("slots", "sqlite")),
-        *repeats(*product([made for made in ANYTIME if made != "slots"], ["postgres"])),
+        *repeats(("levels", "postgres"), ("added up", "postgres")),
     ],
     indirect=["database_url"],
 )
@@ -324,7 +323,7 @@ def test_what_was_forgotten_by_an_earlier_release_is_forgotten_when_asked(
     assert world.ask() == found
 
 
-@pytest.mark.parametrize("algorithm", ["ad_lasso", "doubling_lasso", "sw_mp", "ucb_mp"])
+@pytest.mark.parametrize("algorithm", [*repeats("ad_lasso", "sw_mp"), "doubling_lasso", "ucb_mp"])
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_last_epoch_is_fitted_again(world: World, algorithm: str, tmp_path: Path) -> None:
     """Where fits are made at the ends of epochs only; it moves house in between, too."""

@@ -19,8 +19,7 @@ from tests.service.service_harness import ServiceHarness
 
 SEASON = {"trend": True, "seasonality": [{"period": 12}]}
 CASES = [
-    ("sqlite", {"levels": True}),
-    ("sqlite", SEASON),
+    ("sqlite", {"levels": True, **SEASON}),
     *repeats(("sqlite", {"levels": True, "own": True, **SEASON}), ("postgres", {"own": True})),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from service.session.kept_contexts import FEW_NUMBERS
 from service.transfer.replay import replay_session
-from tests.examples import on_one_database
+from tests.examples import on_one_database, repeats
 from tests.service.conftest import Client, Serve, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("fully_drawn")]
@@ -42,7 +42,7 @@ async def gain_of(client: Client, session: str) -> dict[str, Any]:
 
 
 @on_one_database
-@pytest.mark.parametrize("names", [" ", "ab"])
+@pytest.mark.parametrize("names", [*repeats(" "), "ab"])
 async def test_an_estimate_says_what_choices_earn(serve: Serve, names: str) -> None:
     """It does so to the bit in a replay, of the session and of its import."""
     async with serve() as client:

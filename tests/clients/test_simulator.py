@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.simulation_report import summary, warnings_of
+from clients.simulation_report import Runs, summary, warnings_of
 from clients.simulator import SimulationSettings, play_session, simulate_all
 from lhb import Client
 from tests.examples import repeats
@@ -15,7 +15,8 @@ from tests.faults.server_process import served
 SMALL = SimulationSettings(algorithms=("ad_lasso",), rounds=200, horizon=24, dim=3, arms=4, seeds=2)
 
 
-def assert_same(settings: SimulationSettings, url: str) -> None:
+def assert_same(settings: SimulationSettings, url: str) -> Runs:
+    """Play both, and return the runs in process."""
     here, there = simulate_all(settings), simulate_all(settings, url)
     for algorithm in settings.algorithms:
         for mine, theirs in zip(here[algorithm], there[algorithm], strict=True):
@@ -26,6 +27,7 @@ def assert_same(settings: SimulationSettings, url: str) -> None:
                 replace(e, seconds=0.0).to_json() for e in theirs.estimates
             ]
             assert mine.estimates or algorithm in ("uniform", "oracle")
+    return here
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,7 @@ def test_features_pay_at_lags_of_their_own_over_http_as_in_process(url: str) -> 
 
 def test_a_differenced_phase_in_ten_dims(url: str) -> None:
     settings = replace(SMALL, horizon=400, dim=10, arms=10, rounds=420, seeds=1)
-    assert_same(settings, url)
-    designs = [e.design for e in simulate_all(settings)["ad_lasso"][0].estimates]
+    designs = [e.design for e in assert_same(settings, url)["ad_lasso"][0].estimates]
     assert designs == ["differenced", "differenced"]
 
 

@@ -62,7 +62,7 @@ class EarlyLags(SimulationSettings):
 def cases(scale: Scale) -> list[Case]:
     """List the curves in T, and the final regrets of the first h rounds at several h."""
     horizons = (24, 48) if scale.toy else (50, 100, 200, 400, 800)
-    long, poor = ((24,), (1000,)) if scale.toy else ((HORIZON,), (POOR,))
+    long, poor = ((24,), (200,)) if scale.toy else ((HORIZON,), (POOR,))
     sizes = {**dict.fromkeys(IN_T, long), **dict.fromkeys(IN_H, horizons), EARLY_LAGS: poor}
     return [
         {"panel": panel, "horizon": horizon, "label": label, "seed": seed}
@@ -76,7 +76,7 @@ def cases(scale: Scale) -> list[Case]:
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     """Play one run: a curve at rounds evenly spaced on a log axis, or the regret at round h."""
     panel, horizon = case["panel"], case["horizon"]
-    longest = 400 if scale.toy else 100_000
+    longest = 200 if scale.toy else 100_000
     pattern = "flat" if panel == EARLY_LAGS else panel
     settings = world(scale, longest if panel in IN_T else horizon, horizon, pattern, SPARSITY)
     if panel == EARLY_LAGS:

@@ -32,7 +32,7 @@ def data_rich(scale: Scale, weights: str, sparsity: int) -> SimulationSettings:
 
 def data_poor(scale: Scale, weights: str) -> SimulationSettings:
     """Return a world with fewer rounds than lags: T = 999, h = 1000, s = 10."""
-    rounds, horizon, sparsity = (120, 121, 4) if scale.toy else (999, 1000, 10)
+    rounds, horizon, sparsity = (60, 61, 4) if scale.toy else (999, 1000, 10)
     return world(scale, rounds, horizon, weights, sparsity)
 
 

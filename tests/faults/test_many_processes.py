@@ -17,6 +17,7 @@ from clients.simulator import SimulationSettings, play_in_process, play_session,
 from lhb import Client
 from service.storage.maintenance import migrate
 from tests.conftest import database
+from tests.examples import repeats
 from tests.faults.load_generator import Count, Player, check_all, make_players, play_all
 from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_kill import kill_under_load, wait_for_fits
@@ -64,7 +65,7 @@ def test_two_processes_on_the_same_sessions(pair: tuple[Server, Server], shared_
     with WorkerProcess(shared_url), WorkerProcess(shared_url), pair[1].client() as client:
         players = make_players(pair[0], seed=7)
         before = deadlocks(shared_url)
-        asyncio.run(play_on_both(pair, players, 400))
+        asyncio.run(play_on_both(pair, players, 250))
         check_all(client, players)
         assert deadlocks(shared_url) == before
         for session in {player.session for player in players}:
@@ -159,13 +160,11 @@ def test_a_killed_process_loses_nothing_it_acknowledged(
         asyncio.run(play_on_both((dying, other), players, 500))
         killer.join()
         check_all(client, players)
-        asyncio.run(play_all(other, players, 200))
+        asyncio.run(play_all(other, players, 100))
         check_all(client, players)
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 3))]
-)
+@pytest.mark.parametrize("seed", [0, *repeats(1)])
 def test_kill_under_load_loses_nothing_and_replays(postgres_url: str, seed: int) -> None:
     with WorkerProcess(postgres_url):
         kill_under_load(postgres_url, seed)

@@ -162,6 +162,7 @@ def test_a_copy_learns_of_dropped_slots(
     for kept in ({}, KEPT):
         harness.now = 1000.0
         world = World(harness, database_url, clock={"totals": totals}, **settings, **kept)
+        world.is_compared = bool(kept)  # whoever keeps all is compared with it, below
         world.play(110)
         sum_up(harness)
         assert drop(harness) == bool(kept)

@@ -45,8 +45,12 @@ def file_of(twins: Twins, i: int) -> list[dict[str, Any]]:
         return [record for _, record in read_lines(lines)]
 
 
-@pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("settings", [HOLDOUT, HOLDOUT | {"options": {}}], ids=["memory", "sums"])
+@pytest.mark.parametrize(
+    ("settings", "database_url"),
+    [(HOLDOUT, "sqlite"), *((HOLDOUT | {"options": {}}, kind) for kind in ("sqlite", "postgres"))],
+    ids=["memory", "sums", "sums on PostgreSQL"],
+    indirect=["database_url"],
+)
 def test_lift_is_that_of_a_session_that_keeps_all(
     harness: ServiceHarness, settings: dict[str, Any], database_url: str, tmp_path: Path
 ) -> None:

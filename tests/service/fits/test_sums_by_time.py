@@ -138,7 +138,7 @@ def test_a_session_with_default_rewards_lives_on_sums(
     if "a" in names:
         harness.run_large(erase_trajectory(harness.key, "a"))
         world.forget("a")
-        world.play(80)
+        world.play(60)
         assert world.n_from_sums > n + 3
         with harness.store.reader() as reader:
             assert replay_session(reader, harness.session).differences == []
@@ -233,7 +233,7 @@ def test_late_values_and_corrections_go_into_sums(
     played.play(170)
     n = played.n_fits - played.n_from_sums
     single = [i for i, (_, round) in enumerate(played.rewarded) if round % 5 in (1, 2, 3)]
-    for i in range(5):
+    for i in range(4):
         played.correct(single[i % 3])  # some more than once
         missing = [r for r in range(2, 40) if r % 5 and ("a", r) not in played.rewarded]
         if missing:
@@ -241,7 +241,7 @@ def test_late_values_and_corrections_go_into_sums(
             played.rewarded.append(("a", missing[0]))
         harness.run(ask_fit(harness.key, harness.agents))
         played.fit()
-        played.correct(single[5 + i])
+        played.correct(single[4 + i])
         played.play(20)
     assert played.n_fits - played.n_from_sums == n
     check_replay(harness, played)

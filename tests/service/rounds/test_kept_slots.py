@@ -162,7 +162,7 @@ def test_totals_of_trajectories_are_fitted_from_sums(
     """Levels last for 64 slots, the first for four fewer."""
     options = {"levels": True, "most_stale": 0.15, **SHARED}
     world = World(harness, database_url, clock={"totals": "trajectory"}, options=options)
-    world.play(150)
+    world.play(110)
     assert world.n_from_sums >= 3
     assert {row.trajectory for row in world.kept()} == {"", "a", "b"}
     world.total("a", 1, 2, correct=True, reward_id="refund")
@@ -176,7 +176,7 @@ def test_one_sequence_of_totals_has_levels_of_its_stretches(
     harness: ServiceHarness, database_url: str
 ) -> None:
     world = World(harness, database_url, options={"levels": True, "most_stale": 0.15, **SHARED})
-    world.play(150)
+    world.play(110)
     assert world.n_from_sums >= 3
     assert world.n_erased_of_replay() == 0
 
@@ -190,9 +190,9 @@ def test_a_fit_reads_no_more_after_many_slots(
         harness, database_url, clock={"totals": totals}, options={"most_stale": 0.3, **SHARED}
     )
     world.is_compared = False  # as the other tests do
-    world.play(100)
+    world.play(80)
     early, n_early = world.n_read_now(), harness.session.n_rounds
-    world.play(120)
+    world.play(100)
     late = world.n_read_now()
     assert harness.session.n_rounds > 2 * n_early
     assert sum(late.values()) < 1.3 * sum(early.values()), (early, late)

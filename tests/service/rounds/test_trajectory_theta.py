@@ -93,7 +93,7 @@ def test_each_is_decided_for_by_their_own_theta(
 ) -> None:
     """It points where the user's does; replay and an imported copy agree to the bit."""
     world = World(harness, database_url, levels=levels, profiles="chosen")
-    world.play(150)
+    world.play(120)
     for name, theta in THETAS.items():
         decision, _ = world.decide(name)
         own = np.frombuffer(decision.own)
@@ -137,7 +137,7 @@ def test_a_new_trajectory_is_decided_for_as_its_group(
 ) -> None:
     """From its first decision on; replay and an imported copy agree to the bit."""
     world = InGroups(harness, database_url, groups=":")
-    world.play(240)
+    world.play(180)
     new = {}
     for name, angle in (("de", 0.0), ("fr", 0.7), ("it", 1.4)):
         decision = harness.decide(f"{name}:new", contexts=np.eye(DIM))
@@ -237,7 +237,7 @@ def test_where_others_play_the_agents_arm_is_by_own_thetas(
 ) -> None:
     """A shadow learns each one's theta from the caller's arms, and a holdout from control's."""
     world = CallersWorld(harness, database_url, **trial)
-    world.play(150)
+    world.play(120)
     players = set()
     for name, theta in THETAS.items():
         decision, _ = world.decide(name)
@@ -353,7 +353,7 @@ def test_it_is_renewed_as_time_closes_rounds(
 ) -> None:
     """An imported copy, which works all of it out anew, decides by the same bits."""
     world = World(harness, database_url, **mode, reward_wait_seconds=wait)
-    world.play(150)
+    world.play(120)
     for name, theta in THETAS.items():
         own = np.frombuffer(world.decide(name)[0].own)
         assert own @ theta > 0.95 * np.linalg.norm(own), name

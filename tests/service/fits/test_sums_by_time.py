@@ -212,7 +212,6 @@ def test_a_fleet_whose_rounds_time_closes_lives_on_sums(
             ("sqlite", {**SUM, "default_reward": 0.25}, Sums, True),
             ("sqlite", {**MADE, "default_reward": 0.25}, Defaults, False),
             ("postgres", SUM, Sums, True),
-            ("postgres", {**MADE, "default_reward": 0.25}, Defaults, False),
         ),
     ],
     indirect=["database_url"],

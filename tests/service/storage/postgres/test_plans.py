@@ -77,7 +77,7 @@ def test_a_slice_of_retention_reads_no_more_of_a_longer_trajectory(postgres_url:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for name in DROPPING:
             connection.execute(f"prepare {name} as {SQL[name]}")
-        for first, last in ((2, 2000), (2001, 6000)):
+        for first, last in ((2, 2000), (2001, 10_000)):
             for table, column in (("decisions", "round"), ("measurements", "first_round")):
                 connection.execute(MORE.format(table, column, first, last))
             connection.execute("vacuum analyze decisions, measurements")

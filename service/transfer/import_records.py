@@ -11,6 +11,7 @@ from service.base.field_types import (
     STRICT,
     Count,
     GivenCovariates,
+    KeyInPath,
     Number,
     Ordinal,
     Text,
@@ -278,6 +279,10 @@ RECORD: Any = (
 ADAPTER: TypeAdapter[Any] = TypeAdapter(
     Annotated[RECORD, Field(discriminator="record")], config=STRICT
 )
+# of a trajectory, what nothing derives where rows are dropped
+_COUNTS = dict.fromkeys(("n_rounds", "n_measurements", "measured_through"), Count)
+_Counters = TypedDict("_Counters", {"key": KeyInPath, **_COUNTS, "last_at": Time})  # type: ignore
+COUNTERS: Any = TypeAdapter(dict[str, _Counters], config={**STRICT, "extra": "ignore"})
 
 
 class InvalidRecord(ValueError):
@@ -289,13 +294,13 @@ class InvalidRecord(ValueError):
         self.what = what
 
 
-def check_record(record: dict[str, Any]) -> None:
+def check_record(record: dict[str, Any], adapter: TypeAdapter[Any] = ADAPTER) -> None:
     """Check types and ranges of all fields, and that none is missing or unknown.
 
     Raises `InvalidRecord`, which names the first invalid field.
     """
     try:
-        ADAPTER.validate_python(record)
+        adapter.validate_python(record)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise InvalidRecord(field_name(first["loc"][1:]) or "record", first["msg"]) from None

@@ -23,12 +23,11 @@ from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.trial import played_again
-from service.transfer.import_records import check
+from service.transfer.import_records import COUNTERS, check, check_record
 from service.writer.unit_of_work import Spans
 
 Record = dict[str, Any]
 NO_OWNER = ("", "")  # the command that writes a row knows its tenant and its session
-COUNTS = ("n_rounds", "n_measurements", "measured_through")
 
 
 @dataclass(slots=True)
@@ -117,7 +116,7 @@ class Trajectories:
     def __init__(self, session: SessionRow) -> None:
         self._session = session
         self._known: dict[str, FileTrajectory] = {}
-        self._declared: dict[str, Record] = {}  # where rounds are dropped
+        self._declared: dict[str, TrajectoryRow] = {}  # where rounds are dropped
         self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
         self._ends: list[tuple[int, int]] = []  # of summed slots: the last one, and `decided`
         gone = session.n_dropped_rounds, session.swept_to, session.n_dropped_complete
@@ -129,17 +128,17 @@ class Trajectories:
         """Take note of a trajectory's counters, of which dropped rows tell nothing."""
         if not self._session.dropped_to:
             return
-        key, at = record.get("key"), record.get("last_at")
-        check(isinstance(key, str) and key not in self._declared, "key", "it stands twice, or not")
-        for name in COUNTS:
-            n = record.get(name)
-            check(type(n) is int and 0 <= n <= 2**53, name, "it is no count")
-        check(isinstance(at, int | float) and 0 <= at <= 1e11, "last_at", "it is no time")
-        self._declared[str(key)] = record
+        check_record({"trajectory": record}, COUNTERS)
+        check(record["key"] not in self._declared, "key", "it stands twice")
+        row = TrajectoryRow(*NO_OWNER, **{**record, "n_decisions": record["n_rounds"]})
+        if "lately" in record:
+            check(len(record["lately"]) == self._session.dim, "lately", "not of this dim")
+            row.lately = array("d", record["lately"]).tobytes()
+        self._declared[row.key] = row
 
     def n_rounds(self, name: str) -> int:
         """Return how many rounds a declared trajectory has, 0 if there is none."""
-        return int(self._declared.get(name, {"n_rounds": 0})["n_rounds"])
+        return self._declared[name].n_rounds if name in self._declared else 0
 
     def of_decision(self, name: str, round: int) -> FileTrajectory:
         """Return a decision's trajectory; it begins after the rounds that are dropped."""
@@ -236,29 +235,23 @@ class Trajectories:
         place = (self._ends or [(0, 0)])[-1]
         has_sums = timeline_of(session).has_sums(session, place, of_estimate=has_sums)
         check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
-        rows, n_gone, n_less = [], 0, 0
-        for name, declared in self._declared.items():
-            part = self._known.get(name)
-            row = TrajectoryRow(*NO_OWNER, name) if part is None else part.row
-            n_rounds, n, through = (declared[count] for count in COUNTS)
-            check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
-            last = timeline_of(session).n_begun_of(session, n_rounds)
-            fits = row.n_measurements <= n and row.measured_through <= through <= last
+        n_gone = n_less = 0
+        for name, row in self._declared.items():
+            part = self._known.get(name) or self._begin(name, row.n_rounds)
+            there, last = part.row, timeline_of(session).n_begun_of(session, row.n_rounds)
+            check(there.n_rounds == row.n_rounds, "n_rounds", "not as many are there")
+            fits = there.measured_through <= row.measured_through <= last
+            fits = fits and there.n_measurements <= row.n_measurements
             check(fits, "n_measurements", "fewer than there are")
-            n_gone += n_rounds if part is None else part.n_before
-            n_less += n - (0 if part is None else len(part.arrivals))
-            row.n_decisions = row.n_rounds = n_rounds
-            row.n_measurements, row.measured_through = n, through
-            row.last_at = max(row.last_at, declared["last_at"])
-            if "lately" in declared:
-                check(len(declared["lately"]) == session.dim, "lately", "not of this dim")
-                row.lately = array("d", declared["lately"]).tobytes()
-            rows.append(row)
+            n_gone += part.n_before
+            n_less += row.n_measurements - len(part.arrivals)
+            row.last_at = max(there.last_at, row.last_at)
+            row.lately = row.lately or there.lately
         # those of a trajectory that was erased later count, too, and have no record
-        fits = n_gone <= session.n_dropped_rounds
-        check(fits, "session.n_dropped_rounds", f"{n_gone} are")
+        check(n_gone <= session.n_dropped_rounds, "session.n_dropped_rounds", f"{n_gone} are")
         fits = n_less <= session.n_dropped_measurements
         check(fits, "session.n_dropped_measurements", f"{n_less} are")
+        rows = [*self._declared.values()]
         session.n_trajectories = sum(row.n_decisions > 0 for row in rows)
         return rows
 

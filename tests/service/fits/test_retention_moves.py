@@ -80,6 +80,8 @@ def test_a_session_moves_with_its_sums(
     for old, new in (
         (b'"n_dropped_rounds":', b'"n_dropped_rounds":1'),
         (b'"settled":"', b'"settled":"A'),
+        (b'"key":"gone"', b'"key":"."'),  # no key that a request can have
+        (b'"measured_through":', b'"measured_through":-'),
     ):
         changed = _resealed(file.replace(old, new, 1))
         refused("bad_import", harness.import_file, tmp_path, changed)

@@ -126,6 +126,9 @@ FORGED: dict[str, tuple[str, dict[str, Any], str]] = {
     "another comparison": ("unit", {"since": 3}, "unit.since"),
     "nobody": ("unit", {"trajectory": "zz"}, "unit.block"),
     "no such block": ("unit", {"block": 10**6}, "unit.block"),
+    "a name that no database keeps": ("trajectory", {"key": "a\0"}, "trajectory.key"),
+    "no count": ("trajectory", {"n_rounds": -1}, "trajectory.n_rounds"),
+    "no time": ("trajectory", {"last_at": 1e12}, "trajectory.last_at"),
 }
 
 

@@ -2,12 +2,11 @@
 
 import { features, make, number } from "./dom.js"
 import { TONES, palette } from "./palette.js"
-import { barsOver, plotCard, profileLines, withIntervals } from "./plots.js"
+import { barsOver, plotCard, profileLines, WHISKERS, withIntervals } from "./plots.js"
 import { ago, howSoon } from "./units.js"
 
 const MOST_FEATURES = 8 // in one plot: those with the largest profiles
 const HEADS = ["lag", "weight", "low", "high"]
-const WHISKERS = "Whiskers: 95% intervals."
 
 export function lagsCard(name) {
   const shared = plotCard("Lag weights: which past choices pay", `${name} lag weights`, HEADS, null)
@@ -30,7 +29,7 @@ export function lagsCard(name) {
     if (fit.lag_profiles) own.replaceChildren(profiles(name, now, fit, features(now, fit), tones))
     else {
       shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(now), "weight"), heads: HEADS })
-      shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, now), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`].filter(Boolean).join(" "))
+      shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, now), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`, decides(fit)].filter(Boolean).join(" "))
     }
   }
   slider.addEventListener("input", () => {
@@ -48,7 +47,15 @@ export function lagsCard(name) {
   return { node, update }
 }
 
-function profiles(name, session, { lag_profiles: rows, intervals, no_intervals: why }, labels, tones) {
+// Which lag profiles decide, and how much better they predict: the words of `lhb session show`.
+function decides({ form, forms }) {
+  const better = Object.entries(forms ?? {}).filter(([, one]) => one.variance > 0)
+    .map(([kind, { excess, variance }]) => [kind, (-excess / Math.sqrt(variance)).toFixed(1)])
+  return `Lag profiles: ${[form ?? "shared", ...better.map(([kind, by]) => `${kind} ones predict ${by < 0 ? "" : "+"}${by} standard errors better than shared ones`)].join("; ")}.`
+}
+
+function profiles(name, session, fit, labels, tones) {
+  const { lag_profiles: rows, intervals } = fit
   const size = i => Math.max(...rows.map(row => Math.abs(row[i])))
   const chosen = labels.map((_, i) => i).sort((a, b) => size(b) - size(a)).slice(0, MOST_FEATURES).sort((a, b) => a - b)
   const names = chosen.map(i => labels[i])
@@ -56,7 +63,7 @@ function profiles(name, session, { lag_profiles: rows, intervals, no_intervals: 
   const heads = ["lag", ...names, ...names.map(one => `${one}, low`), ...names.map(one => `${one}, high`)]
   const left = labels.length - chosen.length
   const card = plotCard("Lag profiles: what each feature pays, and when", `${name} lag profiles`, heads, profileLines(ago(session), "pays", names, chosen.map(i => tones.get(labels[i]) ?? TONES[i % TONES.length])),
-    [bounds(0) ? "Bands: 95% intervals." : `No band yet. ${why ?? ""}`, left > 0 && `The ${left} features with smaller profiles are left out.`].filter(Boolean).join(" "))
+    [bounds(0) ? "Bands: 95% intervals." : `No band yet. ${fit.no_intervals ?? ""}`, left > 0 && `The ${left} features with smaller profiles are left out.`, decides(fit)].filter(Boolean).join(" "))
   queueMicrotask(() => card.redraw([rows.map((_, lag) => lag), ...chosen.map(i => rows.map(row => row[i])), ...(bounds(0) ?? []), ...(bounds(1) ?? [])]))
   return card.node
 }

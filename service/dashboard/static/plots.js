@@ -135,6 +135,7 @@ function drawBand(plot, xs, low, high, fill) {
 }
 
 const PAIR = ["--ink", "--one"] // no arm's, and no feature's
+export const WHISKERS = "Whiskers: 95% intervals."
 
 // Two bars beside each other, with intervals where there are any: columns are
 // [xs, ones, others, low and high of the ones, low and high of the others].

@@ -2,12 +2,11 @@
 
 import { get } from "./api.js"
 import { features, make, number } from "./dom.js"
-import { barPairs, barsOver, plotCard, withIntervals } from "./plots.js"
+import { barPairs, barsOver, plotCard, WHISKERS, withIntervals } from "./plots.js"
 import { amount, inWords, several } from "./units.js"
 
 const MOST_FEATURES = 12 // in one plot: those in which users differ most
 const UNIT = "Everybody's theta has length 1."
-const WHISKERS = "Whiskers: 95% intervals."
 
 export function usersCard(name, asked) {
   const spread = plotCard("How users differ in what works for them", `${name} spread`, ["feature", "spread", "low", "high"], barsOver("feature", "spread"))

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js"
 import { features, make, number, table } from "./dom.js"
-import { barPairs, dated, plotCard } from "./plots.js"
+import { barPairs, dated, plotCard, WHISKERS } from "./plots.js"
 import { amount, several } from "./units.js"
 
 const MOST_FEATURES = 8
@@ -12,6 +12,8 @@ const BY_LUCK = 4 / 3 // the best of several looks better than it is: how much w
 const STRETCHES = [100, 1000, 10_000, 100_000]
 const FIRST_SHOWN = 10_000 // decisions, before the reader chooses
 
+const PARTS = ["at once", "later"]
+
 const soft = words => make("p", { class: "soft" }, words)
 export const armName = item => item.arm_id ?? (item.arm === null || !item.context.some(Boolean) ? "no action" : `arm ${item.arm}`)
 export const areNamed = arms => arms.items.some(item => item.arm_id !== null) || arms.items.every(item => item.is_fixed)
@@ -19,9 +21,10 @@ export const areNamed = arms => arms.items.some(item => item.arm_id !== null) ||
 export function worthCard(name) {
   const words = make("p"), byArm = make("div"), byFeature = make("div")
   const stretch = make("select", { id: "stretch" })
-  const plot = plotCard("One choice of each arm: at once and later", `${name} worth of arms`, ["arm", "at once", "later"],
-    barPairs("arm", "pays", ["at once", "later"]))
-  const node = make("div", {}, make("p", {}, make("label", { for: "stretch" }, "Of the last "), stretch), words, plot.node, byArm, byFeature)
+  const plot = plotCard("One choice of each arm: at once and later", `${name} worth of arms`, ["arm", ...PARTS], barPairs("arm", "pays", PARTS))
+  const apart = plotCard("One more of each feature: at once and later", `${name} worth of features`,
+    ["feature", ...PARTS, ...PARTS.flatMap(part => [`${part}, low`, "high"])], barPairs("feature", "pays", PARTS))
+  const node = make("div", {}, make("p", {}, make("label", { for: "stretch" }, "Of the last "), stretch), words, plot.node, byArm, apart.node, byFeature)
   let again = () => {}
   stretch.addEventListener("change", () => again())
   const rounds = () => Number(stretch.value || STRETCHES.at(-1))
@@ -38,7 +41,7 @@ export function worthCard(name) {
       drawArms(own, estimate, session, { words, plot, byArm })
       // of named arms that never change, features tell the same once more
       const repeats = areNamed(own) && own.items.every(item => item.is_fixed)
-      byFeature.replaceChildren(...(repeats ? [] : featureTable(parts, session, estimate)))
+      drawFeatures(repeats ? { items: [] } : parts, session, estimate, { plot: apart, byFeature })
     }
     again = () => show().catch(error => { if (error.name !== "AbortError") words.textContent = error.message })
     await show()
@@ -120,21 +123,37 @@ function withBand(value, band, session) {
   return wide > 0 ? `${amount(value, session)} (${ends.join(" to ")})` : amount(value, session)
 }
 
-// What one more of a feature pays in all lags together, with its interval where there is one.
-function ofOne({ lag_profiles: profiles, lag_weights, theta, totals }, i) {
-  const weights = lag_weights.reduce((sum, weight) => sum + weight, 0)
-  const value = profiles ? profiles.reduce((sum, row) => sum + row[i], 0) : weights * theta[i]
-  return withBand(value, bandOf(totals, theta.map((_, j) => Number(i === j)), value))
+// What one more of a feature pays: at each lag.
+const profile = ({ lag_profiles: rows, lag_weights, theta }, i) => rows?.map(row => row[i]) ?? lag_weights.map(weight => weight * theta[i])
+const sum = values => values.reduce((all, one) => all + one, 0)
+
+// In all lags together, with its interval where there is one.
+function ofOne(estimate, i) {
+  const value = sum(profile(estimate, i))
+  return withBand(value, bandOf(estimate.totals, estimate.theta.map((_, j) => Number(i === j)), value))
 }
 
-function featureTable({ items, first_round, last_round }, session, estimate) {
-  if (items.length === 0) return []
+// One more of each feature in two parts, split as the table below splits all choices: columns for `barPairs`.
+function split(rows, estimate) {
+  const paid = rows.map(row => profile(estimate, row.feature)), bands = estimate.intervals?.lag_sums
+  const columns = [rows.map((_, i) => i), rows.map((row, i) => sum(paid[i].slice(0, row.first_lags))), rows.map((row, i) => sum(paid[i].slice(row.first_lags)))]
+  return bands ? [...columns, ...[0, 1].flatMap(part => [0, 1].map(end => rows.map(row => bands[row.feature][part][end])))] : columns
+}
+
+function drawFeatures({ items, first_round, last_round }, session, estimate, { plot, byFeature }) {
+  plot.node.hidden = items.length === 0 || !estimate
+  byFeature.replaceChildren()
+  if (items.length === 0) return
   const labels = features(session, estimate)
   const weight = row => Math.abs(row.at_once) + Math.abs(row.later)
   const largest = [...items].sort((a, b) => weight(b) - weight(a)).slice(0, MOST_FEATURES).sort((a, b) => a.feature - b.feature)
-  return [make("h3", {}, "By feature"), table("Credit by feature", [
+  if (estimate) {
+    plot.redraw(split(largest, estimate), largest.map(row => labels[row.feature]))
+    plot.say(estimate.intervals?.lag_sums ? WHISKERS : "")
+  }
+  byFeature.replaceChildren(make("h3", {}, "By feature"), table("Credit by feature", [
     ["feature", row => labels[row.feature]], ["one more of it", row => (estimate ? ofOne(estimate, row.feature) : ""), true], ["all choices: at once", row => withBand(row.at_once, row.intervals?.at_once), true],
     ["later", row => withBand(row.later, row.intervals?.later), true], ["in all", row => withBand(row.at_once + row.later, row.intervals?.in_all), true],
     ["still to come", row => number(row.to_come), true],
-  ], largest), soft(`Features add up: an arm is worth the sum over what it has of each. Totals of ${several(last_round - first_round + 1, session.each)}, beside 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${estimate?.totals || largest[0].intervals ? " In brackets: 95% intervals." : ` How sure this is cannot be told. ${estimate?.no_totals ?? ""}`}`)]
+  ], largest), soft(`Features add up: an arm is worth the sum over what it has of each. Totals of ${several(last_round - first_round + 1, session.each)}, beside 0 of a feature: choices that avoid what costs have a gain there.${items.length > largest.length ? " Features that paid less are left out." : ""}${estimate?.totals || largest[0].intervals ? " In brackets: 95% intervals." : ` How sure this is cannot be told. ${estimate?.no_totals ?? ""}`}`))
 }

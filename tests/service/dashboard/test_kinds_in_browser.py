@@ -135,6 +135,14 @@ def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) 
     assert abs(sums[0] - 1.25) < 0.3
     assert abs(sums[1] + 0.5) < 0.3
     assert "Bands: 95% intervals." in profiles.inner_text()
+    with Client(url) as client:
+        estimate = client.session("clickbait").estimate()
+    form = estimate["form"]
+    one = estimate["forms"][form]
+    better = f"{-one['excess'] / one['variance'] ** 0.5:+.1f} standard errors better than shared"
+    assert form != "shared"
+    assert f"Lag profiles: {form}; " in profiles.inner_text()
+    assert f"{form} ones predict {better} ones" in profiles.inner_text()
     by_feature = page.get_by_role("table", name="Credit by feature").locator("tbody tr")
     by_feature.last.wait_for()  # cells of a table that is not shown yet have no tabs between them
     rows = [row.split("\t") for row in by_feature.all_inner_texts()]
@@ -146,8 +154,35 @@ def test_lag_profiles_of_their_own_are_drawn_and_added_up(page: Page, url: str) 
     findings = page.get_by_label("What to do").locator("li")
     assert "negative in all" in findings.first.inner_text()  # the worst one
     show(page, f"{url}/#/sessions/learners")
-    page.get_by_role("heading", name="What moves the reward besides").wait_for()
+    weights = page.locator("section.card", has_text="Lag weights: which past choices pay")
+    assert "Lag profiles: shared" in weights.inner_text()
     assert not page.get_by_role("heading", name="Lag profiles").is_visible()
+
+
+@pytest.mark.parametrize("name", ["clickbait", "learners"])
+def test_what_one_more_of_a_feature_pays_is_drawn_in_two_parts(
+    page: Page, url: str, name: str
+) -> None:
+    """Split as all choices' credit is, with intervals where features have profiles of their own."""
+    show(page, f"{url}/#/sessions/{name}")
+    card = page.locator("section.card", has_text="One more of each feature: at once and later")
+    card.locator(".uplot").wait_for()
+    with Client(url) as client:
+        session = client.session(name)
+        estimate, credit = session.estimate(), session.credit_by_feature()["items"]
+    weights, theta = estimate["lag_weights"], estimate["theta"]
+    profiles = estimate["lag_profiles"] or [[w * one for one in theta] for w in weights]
+    bands = (estimate["intervals"] or {}).get("lag_sums")
+    assert (bands is not None) == (name == "clickbait")
+    assert ("Whiskers: 95% intervals." in card.inner_text()) == (name == "clickbait")
+    rows = csv_of(page, card)
+    assert len(rows) == 2
+    for i, (label, *values) in enumerate(rows):
+        n = credit[i]["first_lags"]
+        paid = [row[i] for row in profiles]
+        ends = [*bands[i][0], *bands[i][1]] if bands else []
+        assert label == (session.info["features"] or "01")[i]
+        assert values == pytest.approx([sum(paid[:n]), sum(paid[n:]), *ends])
 
 
 def test_a_session_with_a_clock_counts_hours(page: Page, url: str) -> None:

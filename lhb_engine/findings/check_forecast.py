@@ -49,7 +49,7 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
             f"Since round {before.last_round} the session earns less than its estimate expects, by "
             f"{short / spread:.1f} standard deviations of a reward's error a round: what was "
             "learned before may not hold any more. Look for what changed then; if it stays, set "
-            "the option `memory`, so that older rounds count no more.",
+            "the option `memory`, or a smaller one than now: older rounds then count no more.",
         )
 
 

@@ -107,8 +107,12 @@ def unchecked_json(checks: Iterable[Unchecked]) -> list[dict[str, Any]]:
 
 
 def checked_said(left_out: Iterable[str]) -> str:
-    """Return which checks were made and found nothing: all but those that are `left_out`."""
-    questions = [words for code, words in ASKED.items() if code not in {*left_out}]
+    """Return which checks were made and found nothing: all but those that are `left_out`.
+
+    No check looks for "shared_with_rewards": fits take it out where it can be known.
+    """
+    some = {*left_out, "shared_with_rewards"}
+    questions = [words for code, words in ASKED.items() if code not in some]
     return f"Looked for, and not found: {', '.join(questions)}."
 
 
@@ -121,9 +125,13 @@ def by_names(message: str, features: Sequence[int], names: Sequence[str]) -> str
     """Return a finding's message in which its features have their names, if all have one."""
     if not features or max(features) >= len(names):
         return message
-    numbers = re.escape(_listed([str(feature) for feature in features]))
-    called = _listed([f'"{names[feature]}"' for feature in features]).replace("\\", r"\\")
-    return re.sub(rf"(?<=eature |atures ){numbers}\b", called, message, count=1)
+
+    def called(found: re.Match[str]) -> str:
+        numbers = [int(number) for number in re.findall(r"\d+", found[0])]
+        known = {*numbers} <= {*features}
+        return _listed([f'"{names[number]}"' for number in numbers]) if known else found[0]
+
+    return re.sub(r"(?<=eature |atures )\d+(?:, \d+)*(?: and \d+)?\b", called, message)
 
 
 def _listed(words: list[str]) -> str:

@@ -33,6 +33,7 @@ def test_rewards_that_fall_short_are_found() -> None:
     [found] = check_forecast(rows(-0.1 * LATER, white()), BEFORE)
     assert found.code == "earns_less"
     assert found.message.startswith("Since round 200 the session earns less")
+    assert "set the option `memory`, or a smaller one than now: " in found.message
 
 
 def test_more_than_was_forecast_is_no_matter() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
+from benchmarks.lost_rewards import Leave, Limited, Swapped, Unanswered
 from benchmarks.other_worlds.one_session import OneSession
 from benchmarks.profile_worlds import Clickbait
 from benchmarks.regret_scoreboard import BOARD, DENSE, HARDER, LIFE, TOLD, World
@@ -54,7 +55,11 @@ MATTERS: tuple[tuple[str, World], ...] = (
         World("three rounds early", seen="three early", environment=Geometric, **SHORT_LAGS),
     ),
     ("no_effect", World("nothing acts", environment=NothingActs)),
+    ("no_effect", World("users swapped", environment=Swapped, rounds=4000, horizon=10)),
     ("arms_alike", World("arms alike", environment=ArmsAlike)),
+    ("rewards_missing", World("unanswered", environment=Unanswered, **SHORT_LAGS)),
+    ("rewards_limited", World("limited", environment=Limited, **SHORT_LAGS)),
+    ("trajectories_end", World("leave", environment=Leave, rounds=1200, horizon=10)),
     ("earns_less", World("a fall", environment=Fall)),
     ("repetition", World("tires", environment=Tires, **SHORT_LAGS)),
     ("levels_differ", World("levels of users", levels=2.0, users=60, **USERS)),

@@ -51,9 +51,9 @@ class OneSession:
             self._lately[trajectory] = lately + (given[arm] - lately) / self.repetition
         return arm
 
-    def reward(self, trajectory: str, value: float) -> None:
-        """Take the reward of the latest decision, and fit if a fit is due."""
-        self._rewards.setdefault(trajectory, []).append(value)
+    def reward(self, trajectory: str, value: float | None) -> None:
+        """Take the reward of the latest decision, None where none comes; fit if a fit is due."""
+        self._rewards.setdefault(trajectory, []).append(np.nan if value is None else value)
         due = self._next
         if due is not None and due.due == self.n_rounds:
             self.fits.append(self.agent.checked_fit(self._history().over(due)))
@@ -64,7 +64,8 @@ class OneSession:
         parts = {}
         for key, rounds in sorted(self._rounds.items()):
             values = np.array(self._rewards[key])
-            measured = Measurements.single(np.arange(1, len(values) + 1), values)
+            come = np.isfinite(values)
+            measured = Measurements.single(np.flatnonzero(come) + 1, values[come])
             contexts = np.array([chosen for _, chosen in rounds])
             positions = np.array([number for number, _ in rounds])
             told = np.array(self._told[key], np.float64)

@@ -1,10 +1,11 @@
 """A server that dies between any two folds of a session's rows loses nothing of what it answered.
 
-What follows from the rows is folded by transactions of their own: fits with their sums, the sums of
-lift, and the rows that go. One of two sessions, which take the same, lives through a restart after
-each of these, with neither caches nor cursors.
+What follows from the rows is folded by transactions of their own: fits with their sums, slots of a
+clock, the sums of lift, and the rows that go. One of two sessions, which take the same, lives
+through a restart after each of these, with neither caches nor cursors.
 """
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,20 +13,38 @@ from typing import Any
 import pytest
 
 from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
+from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
+from service.rounds import slot_sums
+from service.rounds.slot_sums import keep_slots
 from service.storage.transactions import Slices, Store
 from service.transfer.replay import replay_session
 from service.writer.agent_cache import Agents
 from service.writer.group_commit import GroupCommit
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.kept_rounds import without_seconds
 from tests.service.fits.retention_twins import Twins, small_limits  # noqa: F401
+from tests.service.fits.slot_world import World, make_small
 from tests.service.service_harness import ServiceHarness
 from tests.service.test_lift import sum_up
 
 pytestmark = pytest.mark.slow
 HOLDOUT = {"share": 0.4, "policy": "uniform", "planned_rounds": 1000, "guard": False}
 LEVELS = {"levels": True, "most_stale": 0.15}
+
+
+def begin_anew(harness: ServiceHarness, reopen: Callable[[], Store]) -> None:  # noqa: F811
+    """Let another server take the place of the one that died."""
+    slices = harness.store.slices
+    harness.store, harness.agents = reopen(), Agents()
+    harness.store.slices = slices
+    harness.commit = GroupCommit(
+        harness.store,
+        after_commit=lambda effects: None,
+        on_rollback=harness.agents.forget,
+        clock=lambda: harness.now,
+    )
 
 
 class Killed(Twins):
@@ -36,15 +55,7 @@ class Killed(Twins):
 
     def kill(self) -> None:
         """Begin anew from what is stored."""
-        harness, slices = self.harness, self.harness.store.slices
-        harness.store, harness.agents = self.reopen(), Agents()
-        harness.store.slices = slices
-        harness.commit = GroupCommit(
-            harness.store,
-            after_commit=lambda effects: None,
-            on_rollback=harness.agents.forget,
-            clock=lambda: harness.now,
-        )
+        begin_anew(self.harness, self.reopen)
         self.n_kills += 1
 
     def fit(self) -> None:
@@ -95,6 +106,62 @@ class Killed(Twins):
             row = reader.lift_sums(self.keys[i])
         assert row is not None
         return row[3:]
+
+
+class KilledBySlot(World):
+    """Its server dies between a fit and the transaction that keeps what it summed, and after it."""
+
+    reopen: Callable[[], Store]
+    is_compared = False
+
+    def answer(self, due: int) -> Fitted:
+        """Each part, and the fit after the parts, is made again by another server."""
+        while True:
+            one, again = self._fitted(due), self._fitted(due)
+            assert without_seconds(one) == without_seconds(again)
+            assert (one.sums, one.settled) == (again.sums, again.settled)
+            if not again.is_part:
+                return again
+            assert again.settled is not None
+            assert self.harness.run(keep_slots(self.harness.key, again.settled))
+            self.n_parts += 1
+
+    def _fitted(self, due: int) -> Fitted:
+        fitted = run_fit(self.url, *self.harness.key, due, 0.0)
+        assert fitted is not None
+        begin_anew(self.harness, self.reopen)
+        return fitted
+
+    def finish(self, due: int, fitted: Fitted) -> None:
+        super().finish(due, fitted)
+        begin_anew(self.harness, self.reopen)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+def test_slots_of_a_clock(
+    harness: ServiceHarness,
+    database_url: str,
+    reopen: Callable[[], Store],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_small(monkeypatch)
+    monkeypatch.setattr(slot_sums, "MOST_ROWS", 1)  # of a transaction: fits are in parts
+    lived, kept = [], []
+    for kind in (World, KilledBySlot):
+        harness.now = 1000.0
+        world = kind(harness, database_url)
+        world.is_compared = False
+        if isinstance(world, KilledBySlot):
+            world.reopen = reopen
+        world.play(90)
+        lived.append(
+            [json.loads(one.estimate or "{}") | {"seconds": 0} for one in harness.estimates]
+        )
+        kept.append([row[2:] for row in world.kept()])
+    assert lived[0] == lived[1]
+    assert kept[0] == kept[1]
+    assert world.n_parts > 0
+    assert len(kept[0]) > 5
 
 
 @pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)

@@ -126,12 +126,12 @@ def by_names(message: str, features: Sequence[int], names: Sequence[str]) -> str
     if not features or max(features) >= len(names):
         return message
 
-    def called(found: re.Match[str]) -> str:
-        numbers = [int(number) for number in re.findall(r"\d+", found[0])]
-        known = {*numbers} <= {*features}
-        return _listed([f'"{names[number]}"' for number in numbers]) if known else found[0]
+    called = {str(feature): f'"{names[feature]}"' for feature in features}
 
-    return re.sub(r"(?<=eature |atures )\d+(?:, \d+)*(?: and \d+)?\b", called, message)
+    def by_name(numbers: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda number: called.get(number[0], number[0]), numbers[0])
+
+    return re.sub(r"(?<=eature |atures )\d+(?:(?:, \d+)* and \d+)?\b", by_name, message)
 
 
 def _listed(words: list[str]) -> str:

@@ -21,6 +21,8 @@ NAMES = ["depth", r"click\1bait", "24"]
         ("Features 0, 1 and 2 vary", (0, 1, 2), r'Features "depth", "click\1bait" and "24" vary'),
         ("Feature 1, for 24 rounds", (1,), r'Feature "click\1bait", for 24 rounds'),
         ("Feature 2 beside feature 0", (2,), 'Feature "24" beside feature 0'),
+        ("Feature 2, 12 rounds later", (2,), 'Feature "24", 12 rounds later'),
+        ("feature " + 5000 * "1", (1,), "feature " + 5000 * "1"),  # a file may say so
         ("Feature 3 is 0", (3,), "Feature 3 is 0"),  # not all have a name
         ("Feature 1 and 3", (1, 3), "Feature 1 and 3"),
     ],

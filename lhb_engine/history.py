@@ -223,13 +223,12 @@ class Parts:
         return iter(self.names)
 
     def __getitem__(self, name: str) -> Trajectory:
-        return self.values()[self.names.index(name)]
+        """Return the first part of a trajectory."""
+        return self._part(*self._places[self._first[name]])
 
     def values(self) -> list[Trajectory]:
         """Return each part."""
-        edges = ([0, *np.cumsum(some).tolist()] for some in (self.lengths, self.counts))
-        places = (starmap(slice, pairwise(some)) for some in edges)
-        return [*map(self._part, self.first_rounds.tolist(), *places)]
+        return [*starmap(self._part, self._places)]
 
     def items(self) -> Iterator[tuple[str, Trajectory]]:
         """Return each part with the key of its trajectory."""
@@ -239,6 +238,16 @@ class Parts:
         told = some_of(self.covariates, rounds)
         numbering, measured = self.numbering[rounds], self.measurements.chosen(rows)
         return Trajectory(self.contexts[rounds], measured, first, numbering, told)
+
+    @cached_property
+    def _places(self) -> list[tuple[int, slice, slice]]:
+        edges = ([0, *np.cumsum(some).tolist()] for some in (self.lengths, self.counts))
+        rounds, rows = (starmap(slice, pairwise(some)) for some in edges)
+        return [*zip(self.first_rounds.tolist(), rounds, rows, strict=True)]
+
+    @cached_property
+    def _first(self) -> dict[str, int]:
+        return dict(reversed([*zip(self.names, range(len(self)), strict=True)]))
 
     @cached_property
     def trajectories(self) -> tuple[Ints, tuple[str, ...]]:

@@ -125,7 +125,6 @@ def by_names(message: str, features: Sequence[int], names: Sequence[str]) -> str
     """Return a finding's message in which its features have their names, if all have one."""
     if not features or max(features) >= len(names):
         return message
-
     called = {str(feature): f'"{names[feature]}"' for feature in features}
 
     def by_name(numbers: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums
-from lhb_engine.history import FitWindow, History, Measurements, Parts, joined
+from lhb_engine.history import FitWindow, History, Measurements, Parts, Trajectory, joined
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import draw_little
 from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
@@ -84,7 +84,7 @@ def read(past, window, measured, kept):
     Where there are levels, it reads the rows of the stretches that have new ones, too.
     """
     whole = known(past, window, measured)
-    parts = {}
+    parts: list[tuple[str, Trajectory]] = []
     for name, part in whole.trajectories.items():
         rows = part.measurements
         number = part.numbering[rows.first - part.first_round]
@@ -94,8 +94,8 @@ def read(past, window, measured, kept):
         beside = np.isin(stretch, stretch[new]) if past.levels else new
         needed = needed_rounds(rows.chosen(new | latest | beside), window.n_lags)
         every = np.ones(len(rows), bool)
-        parts |= Parts.of({name: part}).cut(*needed, every, is_split=True)
-    return replace(whole, trajectories=parts)
+        parts += Parts.of({name: part}).cut(*needed, every).items()
+    return replace(whole, trajectories=Parts.joined(parts))
 
 
 def levelled(past, spread=3.0):

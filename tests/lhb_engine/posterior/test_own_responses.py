@@ -171,7 +171,7 @@ def _centred(part: Trajectory) -> Floats:
 def test_spans_and_unordered_parts_are_summed_by_trajectory() -> None:
     """A total over two rounds is one row of its trajectory."""
     history, _ = drawn(2, 3, 8, np.eye(DIM))
-    parts = dict(history.trajectories)
+    parts = dict(history.trajectories.items())
     one = parts["0001"]
     value = one.measurements.value
     totals = np.array([value[:2].sum(), value[2:].sum()])

@@ -105,8 +105,12 @@ async def test_a_message_is_signed_and_comes_again_until_it_is_received(serve: S
         now = await until(is_noted)
         assert (now["last_error"], now["n_waiting"], now["next_try_at"]) == (None, 0, None)
         assert made["created_at"] < now["failed_at"] < now["delivered_at"]
-        metrics = (await client.get("/metrics")).text
-        assert 'lhb_webhook_attempts_total{outcome="delivered",tenant=""} 1.0' in metrics
+
+        async def is_counted() -> Any:  # once the note is stored, which is seen before
+            text = (await client.get("/metrics")).text
+            return 'attempts_total{outcome="delivered",tenant=""} 1.0' in text and text
+
+        metrics = await until(is_counted)
         assert 'lhb_webhook_attempts_total{outcome="failed",tenant=""} 1.0' in metrics
         assert 'lhb_webhook_messages_waiting{tenant=""} 0.0' in metrics
         assert 'lhb_webhook_messages_given_up_total{tenant=""} 0.0' in metrics

@@ -298,10 +298,10 @@ def _check_choice(session: SessionRow, record: Record) -> None:
         check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
 
 
-def _check_positions(order: Ints, n: int) -> None:
+def _check_positions(positions: Ints, n: int) -> None:
     """Check that sorted positions are among 1 to n, each of them at most once.
 
     They are as many as there must be, so that they are all where nothing is erased.
     """
-    fits = not len(order) or (order[0] >= 1 and order[-1] <= n and np.all(np.diff(order) > 0))
+    fits = (np.diff(positions, prepend=0, append=n + 1) > 0).all()
     check(bool(fits), "position", f"the positions are not 1 to {n}")

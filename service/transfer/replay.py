@@ -166,10 +166,10 @@ def _refit(
     if session.revision:
         session = session.at_revision(mark.revision)
         agent = build_agent(session, agent.state())
-    place = reader, session, agent, window, mark, measured_before
+    arguments = reader, session, agent, window, mark, measured_before
     is_since = manifest.get("n_erased", 0) != session.n_erased_rows
     n_gone = timeline_of(session).n_gone(gaps, window) if is_since else 0
-    made = answered(partial(read_fit, *place, again=manifest.get("anew", FOR_EVER)))
+    made = answered(partial(read_fit, *arguments, again=manifest.get("anew", FOR_EVER)))
     if made.fit is None or made.answer is None:
         replay.estimates_dropped += 1
         return

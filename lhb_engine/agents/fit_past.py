@@ -301,9 +301,10 @@ class RowsPast:
         return parts
 
     def seen(self) -> FitData:
-        """Return the rows that the installed estimate's fit used."""
+        """Return the rows that the installed estimate's fit used; all, where these earn nothing."""
         assert self.prediction is not None
-        return fit_data(self.rows.rows(1, self.prediction.last_round))
+        rows = self.rows.rows(1, self.prediction.last_round)
+        return fit_data(rows if rows.square > 0.0 else self.rows)
 
 
 class SummedPast(RowsPast):
@@ -401,9 +402,9 @@ class SummedPast(RowsPast):
         return super()._cut(since)
 
     def seen(self) -> FitData:
-        """Return the rows that the installed estimate's fit used."""
+        """Return the rows that the installed estimate's fit used; all, where these earn nothing."""
         assert self._used is not None
-        return self._used
+        return self._used if self._used.rows.square > 0.0 else self.total
 
 
 def kept_sums(

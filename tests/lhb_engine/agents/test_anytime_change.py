@@ -89,6 +89,28 @@ def test_a_fit_after_a_change_looks_back_where_the_latest_rounds_are_not_measure
     assert estimate.theta @ -THETA > 0.98
 
 
+@pytest.mark.parametrize("sums", [False, True])
+@pytest.mark.parametrize(
+    ("told", "first"), [({}, 1), ({}, 250), ({"profiles": "each"}, 1), ({"levels": True}, 1)]
+)
+def test_a_fit_goes_on_where_nothing_that_the_last_one_saw_earns_anything(
+    told, first, sums, monkeypatch
+):
+    """Corrected to 0, or rare and gone with the older rounds of a memory; all later fits failed."""
+    monkeypatch.setattr(fit_past, "LATEST", 64 if sums else 10_000)
+    past = turned(n=480)
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **told)
+    agent.install(agent.fit(past.over(FitWindow(1, 1, 300, HORIZON, 300))))
+    part = past.trajectories["0"]
+    value = np.where(np.arange(480) < 300, 0.0, part.measurements.value)
+    silent = replace(part, measurements=replace(part.measurements, value=value))
+    rows = replace(past, trajectories={"0": silent}, window=FitWindow(2, first, 480, HORIZON, 480))
+    estimate, kept = agent.fit_keeping(replace(rows, measured_before=300), None)
+    assert (kept is not None) == sums
+    assert estimate.diagnostics["alarm"]
+    assert estimate.theta @ -THETA > 0.85
+
+
 def test_where_nothing_changes_all_rounds_count():
     for seed in range(5):
         past = history(n=700, seed=seed)

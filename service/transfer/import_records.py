@@ -117,10 +117,10 @@ DECISION = _record_of(
     "decision",
     DecisionRow,
     digest=Digest | None,
-    context=list[Number],
+    context=list[WideNumber],  # with products of given numbers
     scores=list[float],
-    mean=NotRequired[list[Number]],
-    contexts=list[list[Number]] | None,
+    mean=NotRequired[list[WideNumber]],
+    contexts=list[list[WideNumber]] | None,
     played_by=PlayedBy | None,
     own=NotRequired[list[Number]],
     covariates=GivenCovariates | None,

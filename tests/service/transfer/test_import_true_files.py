@@ -127,3 +127,20 @@ def test_a_session_of_tiny_contexts_is_exported_and_imported(
     assert np.abs(squares).max() > 1e170
     assert harness.import_file(tmp_path, exported(harness))[1]
     harness.store.close()
+
+
+def test_columns_worked_out_of_the_largest_numbers_are_exported_and_imported(
+    tmp_path: Path,
+) -> None:
+    """A request gives numbers up to 1e12: their products, and those with the last choices, more."""
+    harness = ServiceHarness(tmp_path)
+    worked_out = {"features": ["price"], "products": [["price", "price"]], "repetition": 2}
+    harness.create(algorithm="anytime", dim=3, keep_contexts=True, **worked_out)
+    for _ in range(3):
+        taken = harness.decide(contexts=np.array([[1e12], [-1e12]]), forced_arm=0)
+    assert np.abs(taken.selected(3)).max() == 1e24
+    content = exported(harness)
+    session, _ = harness.import_file(tmp_path, content)
+    harness.key = session.key
+    assert exported(harness).splitlines()[1:-1] == content.splitlines()[1:-1]
+    harness.store.close()

@@ -93,5 +93,6 @@ def anytime_windows(
         growth = settings.early_growth if early else settings.late_growth
         step, times = max(settings.least_step, ceil(due * (growth - 1.0))), 1
         if most is not None and step >= most:
-            step, times = most, max(1, (after - due) // most)
+            end = min(after, int(settings.early * horizon)) if early else after
+            step, times = most, max(1, (end - due) // most)
         due, epoch = due + step * times, epoch + times

@@ -1,3 +1,4 @@
+from bisect import bisect_right
 from itertools import islice, pairwise
 from math import ceil
 
@@ -70,3 +71,14 @@ def test_fits_of_anytime_are_early_up_to_two_and_a_half_horizons():
     assert min(len(between), len(later)) >= 4
     assert [steps[due] for due in between] == [ceil(due * (1.15 - 1.0)) for due in between]
     assert [steps[due] for due in later] == [ceil(due * (1.12 - 1.0)) for due in later]
+
+
+@pytest.mark.parametrize("horizon", [1, 7, 40, 100])
+def test_the_next_fit_of_a_memory_is_one_of_the_schedule(horizon):
+    """Steps over many windows at once end where growth does, which shortens a step again."""
+    for memory in range(8, 4 * horizon + 64, 5):
+        schedule = [*islice(anytime_windows(horizon, memory), 60)]
+        afters = range(0, min(schedule[-1].due, 8 * horizon), 1 + horizon // 20)
+        following = [next(anytime_windows(horizon, memory, after)) for after in afters]
+        due = [window.due for window in schedule]
+        assert following == [schedule[bisect_right(due, after)] for after in afters]

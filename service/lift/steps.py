@@ -37,7 +37,8 @@ def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
     row = sums_in_force(reader, session)
     if row is None:  # of dropped rows nobody knows who played them
         sums = LiftSums(past_to=0 if session.dropped_to else None)
-        row = LiftSumsRow(*session.key, session.trial.since, 0, 0, sums.dumps())
+        done = session.trial.summed(session.n_rounds, session.n_measurements)
+        row = LiftSumsRow(*session.key, session.trial.since, *done, sums.dumps())
     return row
 
 

@@ -149,6 +149,10 @@ class Trial:
         """Return the trial once lift lies below zero, when so much has begun."""
         return replace(self, guard="tripped", until_slot=begun.over)
 
+    def summed(self, n_rounds: int, n_rewards: int) -> tuple[int, int]:
+        """Return the last round and the last reward that need not be summed, of so many."""
+        return 0, 0
+
     def counts(self, slot: int, horizon: int) -> bool:
         """Return whether groups played a slot, and all those whose actions it may still pay for."""
         begun = self.since_slot + horizon if self.since_slot else 0
@@ -211,6 +215,10 @@ class AgentAlone(Trial):
 
     __slots__ = ()
     is_on = False
+
+    def summed(self, n_rounds: int, n_rewards: int) -> tuple[int, int]:
+        """Return all: nothing is compared, so a session keeps no sums, and its file has none."""
+        return n_rounds, n_rewards
 
     def play(
         self, draw: Draw, horizon: int, n_arms: int, forced: int | None, default_arm: int | None

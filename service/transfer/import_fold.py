@@ -293,7 +293,7 @@ class ImportFold:
 
     def _lift_record(self, record: Record) -> None:
         session, decided, measured = self.session, record["decided"], record["measured"]
-        is_first = session.dropped_to > 0 and self.lift is None
+        is_first = bool(session.dropped_to) and session.trial.is_on and self.lift is None
         check(is_first, "record", "lift stands once in a session that needs its sums, else never")
         begun = session.dropped_to
         check(begun <= decided <= session.n_rounds, "decided", "there is no such round")

@@ -31,7 +31,7 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 48310  # the target is 40 000
+MOST_LINES = 48295  # the target is 40 000
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 22
 # conditions on each feature, and files that have some: as many as there are, so that none is added

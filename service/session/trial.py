@@ -150,8 +150,8 @@ class Trial:
         return replace(self, guard="tripped", until_slot=begun.over)
 
     def summed(self, n_rounds: int, n_rewards: int) -> tuple[int, int]:
-        """Return the last round and the last reward that need not be summed, of so many."""
-        return 0, 0
+        """Return which of so many need no sums: where nothing is compared, all."""
+        return (0, 0) if self.is_on else (n_rounds, n_rewards)
 
     def counts(self, slot: int, horizon: int) -> bool:
         """Return whether groups played a slot, and all those whose actions it may still pay for."""
@@ -215,10 +215,6 @@ class AgentAlone(Trial):
 
     __slots__ = ()
     is_on = False
-
-    def summed(self, n_rounds: int, n_rewards: int) -> tuple[int, int]:
-        """Return all: nothing is compared, so a session keeps no sums, and its file has none."""
-        return n_rounds, n_rewards
 
     def play(
         self, draw: Draw, horizon: int, n_arms: int, forced: int | None, default_arm: int | None

@@ -139,6 +139,9 @@ LIFT = _record(
 
 # parts of an estimate, whose meaning `Estimate` says
 EARNED = _record("earned", value=WideNumber, low=WideNumber, high=WideNumber)
+EACH: Any = dict[str, list[Number]]
+SPREAD: Any = {"covariance": list[list[Number]], "spread": list[Number]}  # of responses
+SPREAD |= {"intervals": list[Bounds], "gain": WideNumber}
 FORM: Any = _record(
     "form",
     profiles=list[list[WideNumber]],
@@ -180,23 +183,9 @@ PARTS_OF_ESTIMATE = {
     ),
     "own": _record(
         "own",
-        covariance=list[list[Number]],
         noise=Annotated[WideNumber, Field(ge=0)],
-        spread=list[Number],
-        intervals=list[Bounds],
-        gain=WideNumber,
-        groups=NotRequired[
-            _record(
-                "groups",
-                by=Text,
-                covariance=list[list[Number]],
-                means=dict[str, list[Number]],
-                errors=dict[str, list[Number]],
-                spread=list[Number],
-                intervals=list[Bounds],
-                gain=WideNumber,
-            )
-        ],
+        groups=NotRequired[_record("groups", by=Text, means=EACH, errors=EACH, **SPREAD)],
+        **SPREAD,
     ),
     "forms": dict[LagForm, FORM],
     "form": LagForm,

@@ -115,11 +115,11 @@ def test_a_memory_that_reaches_further_is_refused(
     twins = Twins(
         harness, database_url, {"keep_days": 1e-9}, {"keep_days": 1e-9}, options={"memory": MEMORY}
     )
-    twins.play(260, NAMES)
+    twins.play(262, NAMES)
     with harness.store.reader() as reader:
         found = plan(reader, twins.session(1), harness.now)
     assert found is not None
-    assert found.dropped_to <= 260 - MEMORY
+    assert found.dropped_to <= 262 - MEMORY
     longer = {"options": {"memory": MEMORY + 60}}
     harness.run(change_session(twins.keys[1], longer))
     assert not harness.run(give_up_rounds(twins.keys[1], found))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import structlog
 from pebble import ProcessExpired
 
-from service.base.problems import ProblemCode, Unavailable
+from service.base.problems import Problem, ProblemCode, Unavailable
 from service.base.process_pool import NotBegun, Processes
 from service.base.server_settings import Settings
 from service.fits.cost import cpu_limit
@@ -113,13 +113,16 @@ class FitProcesses:
         return True
 
     async def _persist(self, command: SessionCommand[Answer]) -> Answer:
-        """Record a result; retry until the database can be written."""
+        """Record a result; retry until the database can be written, and no log is appended."""
         pause = 0.1
         while True:
             try:
                 return await self._writer.submit(command)
             except Exception as error:
-                log.warning("fit_not_recorded", session=command.key[1], reason=str(error))
+                if isinstance(error, Problem) and error.code == ProblemCode.HISTORY_PENDING:
+                    pause = 0.05  # calls of a log leave each other a moment
+                else:
+                    log.warning("fit_not_recorded", session=command.key[1], reason=str(error))
             await asyncio.sleep(pause)
             pause = min(5.0, 2 * pause)
 

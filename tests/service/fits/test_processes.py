@@ -6,12 +6,16 @@ import multiprocessing.util
 import os
 import signal
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from lhb_engine.design.moments import Moments
+from service.base.problems import Problem, ProblemCode
 from service.base.process_pool import Processes
+from service.fits.install import FinishFit
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Client, Serve, until
 from tests.service.fits.fit_gate import ARMS, close_gate, installed, play, process_at
 from tests.service.fits.fit_jobs import (
@@ -67,6 +71,29 @@ async def test_sums_come_from_the_process_as_bytes(serve: Serve) -> None:
         settled = Moments.from_bytes(row.settled, GROUPS)
         assert (settled.n_lags, settled.dim) == (1, 2)  # no grain is full
         assert Moments.from_bytes(row.seen, GROUPS).n_rows > 4
+
+
+async def test_a_result_does_not_wait_long_between_the_calls_of_a_log(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each try meets a call of the log. Where storage fails, twelve pauses take 36 s."""
+    tries: list[float] = []
+    async with serve() as client:
+        record = FinishFit.__call__
+
+        def begun(command: FinishFit, uow: UnitOfWork) -> Any:
+            tries.append(monotonic())
+            if len(tries) <= 12:
+                raise Problem(ProblemCode.HISTORY_PENDING, "a log is being appended")
+            return record(command, uow)
+
+        monkeypatch.setattr(FinishFit, "__call__", begun)
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        [estimate] = await until(lambda: installed(client, session))
+        assert (estimate["epoch"], len(tries)) == (1, 13)
+        assert tries[-1] - tries[0] < 20.0
+    assert "fit_not_recorded" not in capfd.readouterr().err
 
 
 async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:

@@ -55,7 +55,10 @@ MATTERS: tuple[tuple[str, World], ...] = (
         World("three rounds early", seen="three early", environment=Geometric, **SHORT_LAGS),
     ),
     ("no_effect", World("nothing acts", environment=NothingActs)),
-    ("no_effect", World("users swapped", environment=Swapped, rounds=4000, horizon=10)),
+    (
+        "rewards_of_others",
+        World("users swapped", environment=Swapped, rounds=12000, horizon=10),
+    ),
     ("arms_alike", World("arms alike", environment=ArmsAlike)),
     ("rewards_missing", World("unanswered", environment=Unanswered, **SHORT_LAGS)),
     ("rewards_limited", World("limited", environment=Limited, **SHORT_LAGS)),

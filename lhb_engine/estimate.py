@@ -24,6 +24,8 @@ UNTOLD = {
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 GAIN_UNTOLD = UNTOLD | {
+    "rewards_of_others": "Rewards do not go with their own trajectory's choices: what these earn "
+    "is not known.",
     "rewards_limited": "Rewards run into a limit: what choices earn is not known.",
     "rewards_missing": "Whether a reward comes depends on choices: what they earn is not known.",
     "trajectories_end": "Choices change how long trajectories last: what they earn in all is not "

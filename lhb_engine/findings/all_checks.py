@@ -25,7 +25,7 @@ from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_scores import MOST_NAMED, check_repetition, check_scores
 from lhb_engine.findings.check_series import Series, check_correlation, check_series
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
-from lhb_engine.findings.check_trajectories import check_levels, check_responses
+from lhb_engine.findings.check_trajectories import check_levels, check_pairing, check_responses
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Parts
 from lhb_engine.posterior.covariate_effects import changing
@@ -172,7 +172,12 @@ def _all(
     rows = replace(rows, contexts=rows.contexts[:, :width])
     if predictor is not None:
         predictor = replace(predictor, theta=predictor.theta[:width])
-    differ = [*check_responses(rows, errors, predictor)] if predictor else []
+    differ: list[Finding | Unchecked] = []
+    if predictor is not None:
+        yield from check_pairing(rows, errors, predictor)
+        differ = [*check_responses(rows, errors, predictor)]
+    elif rows.owner.max(initial=0) > 0:
+        yield Unchecked(("rewards_of_others", "responses_differ"), "rows")
     differs = any(isinstance(one, Finding) for one in differ)
     levels = [] if differs else [*check_levels(rows, errors)]  # these look like levels, too
     of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]

@@ -9,7 +9,7 @@ from lhb_engine.design.coloured_noise import in_time, innovations
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.prediction_check import Predictor, residuals
 
 LEAST_TRAJECTORIES = 8
 SURE = 4.5  # standard errors of a correlation
@@ -17,6 +17,8 @@ LEAST_OF_TWO = 6  # rows of a trajectory, whose halves are compared
 LEAST_RESPONSE = 0.1  # of what everybody's response moves rewards by
 LEAST_LEVELS = 0.1  # of the errors' variance
 LEAST_OF_EACH = 4  # rows of a trajectory
+TOGETHER = 16  # rows in the session's order, of which half are of different trajectories
+LEAST_MISSING = 0.5  # of what is expected of a trajectory's choices beside those of the others
 
 
 def check_responses(
@@ -102,4 +104,37 @@ def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unch
             "levels_differ",
             "Trajectories differ in their level of rewards, whatever is chosen "
             f"({share:.0%} of what is not explained): set the option `levels`.",
+        )
+
+
+def check_pairing(
+    rows: AlignedRounds, errors: Floats, predictor: Predictor
+) -> Iterator[Finding | Unchecked]:
+    """Look for rewards that go with what all choose, and not with their own trajectory's choices.
+
+    What is expected of a row's own choices is compared among rows at about the same time, by
+    docs/model.md (12.10).
+    """
+    order = rows.in_order()
+    owner = rows.owner[order[len(order) % TOGETHER :]].reshape(-1, TOGETHER)
+    n_apart = 1 + (np.diff(np.sort(owner, axis=1), axis=1) > 0).sum(axis=1)
+    if len(np.unique(owner)) < 2 * LEAST_TRAJECTORIES or 2 * np.median(n_apart) < TOGETHER:
+        if rows.owner.max(initial=0) > 0:  # whoever plays alone is compared with nobody
+            yield Unchecked(("rewards_of_others",), "rows")
+        return
+    alone = residuals(rows, predictor.theta, predictor.lag_weights, 0.0 * predictor.beside)
+    both = np.stack([rows.y - alone, errors])[:, order[len(order) % TOGETHER :]]
+    both = both.reshape(2, -1, TOGETHER)
+    expected, left = (both - both.mean(axis=2, keepdims=True)).reshape(2, -1)
+    size = float(expected @ expected)
+    missing = -float(expected @ left) / max(size, 1e-300)
+    each = np.bincount(owner.reshape(-1), expected * (left + missing * expected))
+    error = float(np.sqrt(each @ each)) / max(size, 1e-300)
+    if not size > 0.0 or SURE * error > 1.0:
+        yield Unchecked(("rewards_of_others",), "rows")
+    elif missing > max(LEAST_MISSING, SURE * error):
+        yield Finding(
+            "rewards_of_others",
+            "Rewards go with what all trajectories choose at about the same time, and not with "
+            "what their own chose: check that each reward is reported for its own trajectory.",
         )

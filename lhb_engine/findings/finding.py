@@ -8,6 +8,7 @@ from typing import Any, Literal
 # in the order of what they cost
 Code = Literal[
     "rewards_early",
+    "rewards_of_others",
     "responses_differ",  # what an option mends may hide all effects
     "levels_differ",
     "trend",
@@ -63,6 +64,7 @@ WHY: dict[Missing, str] = {
 }
 ASKED: dict[Code, str] = {  # the trouble that a check looks for
     "rewards_early": "rewards that depend on later choices",
+    "rewards_of_others": "rewards that are reported for other trajectories",
     "arms_alike": "arms that are all alike",
     "shared_with_rewards": "rewards that move with what all arms share",
     "rewards_missing": "rewards that are missing after some choices",

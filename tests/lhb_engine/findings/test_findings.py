@@ -225,6 +225,36 @@ def test_responses_that_differ_are_found_and_nothing_else_is_taken_for_them(leve
         assert "responses_differ" not in [one.code for one in same]
 
 
+@pytest.mark.parametrize("n_users", [40, 12])
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_rewards_of_others_are_found_where_trajectories_play_together(level, n_users):
+    """Each is given the rewards of the next, who chooses by the same theta; levels may differ."""
+    own = [contexts_of(20, user) for user in range(n_users)]
+    rewards = [paid(one, seed=user) for user, one in enumerate(own)]
+    levels = level * numbers(9).standard_normal(n_users)
+
+    def outcomes(shift, known=KNOWN, in_turn=False):
+        parts = {}
+        for user in range(n_users):
+            measured = Measurements.single(
+                np.arange(1, 21), rewards[(user + shift) % n_users] + levels[user]
+            )
+            places = user * 20 + np.arange(20) if in_turn else np.arange(20) * n_users + user
+            parts[f"user-{user}"] = Trajectory(own[user], measured, positions=places + 1)
+        rows = latest(over(parts, 20 * n_users), HORIZON)
+        every = checked(rows, known, HORIZON, DIM, None, 0)
+        some, unchecked = told_apart(every)
+        return [each.code for each in some], {code for each in unchecked for code in each.codes}
+
+    told, of_others = [outcomes(shift) for shift in (0, 1)]
+    assert "rewards_of_others" not in told[0]
+    assert ("rewards_of_others" in of_others[0]) == (n_users == 40)
+    assert ("rewards_of_others" in told[1]) == (n_users == 12)
+    weak = replace(KNOWN, lag_weights=0.001 * KNOWN.lag_weights)
+    for not_made in (outcomes(1, None), outcomes(1, weak), outcomes(1, in_turn=True)):
+        assert "rewards_of_others" in not_made[1] - {*not_made[0]}
+
+
 def test_levels_that_turn_over_are_no_levels():
     """The later rounds of each trajectory err as the earlier ones, with the other sign."""
     parts, signs = {}, np.repeat([1.0, -1.0], 4)
@@ -572,7 +602,7 @@ def test_every_finding_says_what_to_do():
     calls = [one for one in calls if isinstance(one, ast.Call)]
     made = [one for one in calls if getattr(one.func, "id", "") == "Finding"]
     said = [ast.unparse(one.args[1]).lower() for one in made]
-    assert len(said) == 25
+    assert len(said) == 26
     for one in said:
         assert any(tell in one for tell in tells), one
 

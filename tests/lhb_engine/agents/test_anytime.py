@@ -18,7 +18,7 @@ from lhb_engine.history import LATEST, FitWindow, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
-from tests.examples import examples, repeats
+from tests.examples import repeats
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 
 
@@ -175,17 +175,15 @@ def test_another_process_gives_the_same_bits():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("total", "n_seeds"), [(1.0, 4), (2.5, 4)])
-def test_it_comes_close_to_the_oracle_that_knows_w(total, n_seeds):
-    """Whatever the lag weights sum to.
+def test_it_comes_close_to_the_oracle_that_knows_w():
+    """Lag weights sum to 2.5, where nothing may take them to sum to 1.
 
-    Over 24 other seeds the ratio is 1.27 and 1.22 in these worlds. Of four seeds at a time, 95 in
-    100 stay below 1.75 and 1.69.
+    Over 24 other seeds the ratio is 1.22. Of four seeds at a time, 95 in 100 stay below 1.69.
     """
     regret = {"anytime": 0.0, "oracle_w": 0.0, "uniform": 0.0}
-    for seed in range(n_seeds):
+    for seed in range(4):
         drawn = LongHorizonEnvironment.draw(dim=3, horizon=30, sparsity=3, seed=seed)
-        world = LongHorizonEnvironment(drawn.theta, total * drawn.weights, seed=seed)
+        world = LongHorizonEnvironment(drawn.theta, 2.5 * drawn.weights, seed=seed)
         for name in regret:
             truth = {"weights": world.weights.tolist(), "schedule": "growing"}
             options = truth if name == "oracle_w" else {}
@@ -215,7 +213,7 @@ def test_an_alarm_where_the_world_has_turned_and_none_where_it_has_not(kind):
 
     whole = FitWindow(2, 1, 500, HORIZON, 500)
     alarms = 0
-    for seed in range(examples(10)):
+    for seed in range(5):
         past = history(n=500, seed=seed, **KINDS[kind])
         one, two = after(past, 300)
         calm = one.fit(past.over(whole))

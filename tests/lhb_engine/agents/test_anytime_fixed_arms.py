@@ -14,8 +14,8 @@ from lhb_engine.simulation.play import simulate
 from tests.examples import repeats
 
 ONE_HOT = next(world for world in LIFE if world.name == "one-hot, h = 4")
-# of seeds 26000 to 26015, those in which greedy play has the highest regrets: 48 to 285
-LOCKED = (26006, 26008, 26012, 26013, 26015)
+# of seeds 26000 to 26015, of those in which greedy play has the highest regrets, 48 to 285
+LOCKED = (26006, 26008, 26012)
 
 
 def play(world, seed):

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from service.storage.database_url import is_sqlite, sqlite_path
-from tests.examples import repeats
-from tests.faults.server_process import Server, WorkerProcess
+from tests.examples import on_one_database, repeats
+from tests.faults.server_process import Server
 
 N = 1500
 LOG = {"contexts": [[1.0, 0.5]] * N, "rewards": [1.0] * N, "import_id": "log"}
@@ -95,6 +95,7 @@ def create(server: Server, log: bool, **more: Any) -> str:
 
 
 @pytest.mark.slow
+@on_one_database
 def test_a_log_killed_half_way(database_url: str, tmp_path: Path) -> None:
     server = HeldServer(database_url, tmp_path / "gate")
     with server:
@@ -122,10 +123,7 @@ def test_a_log_killed_half_way(database_url: str, tmp_path: Path) -> None:
             assert answer.json() == {"first_round": 1, "last_round": N, "rewards": N}
             assert client.post(f"{path}/history", json=LOG).json() == answer.json()
             assert client.get(path).json()["n_rounds"] == N + 1
-            with ExitStack() as running:
-                if not is_sqlite(server.database):  # whose fits are a worker's
-                    running.enter_context(WorkerProcess(server.database))
-                until(lambda: n_rows(server.database, "estimates where status <> 'skipped'") > 0)
+            until(lambda: n_rows(server.database, "estimates where status <> 'skipped'") > 0)
         assert n_rows(server.database, "decisions") == N + 1
         assert n_rows(server.database, "estimates") > N / 2 - 40
 

@@ -24,7 +24,7 @@ from tests.faults.test_retention_killed import (
     served,
 )
 
-N_KILLS = 6
+N_KILLS = 4  # one at each of the points
 REPLAY = """
 import sys
 from service.storage.database_url import open_reader
@@ -56,9 +56,10 @@ def values_of(database_url: str, kill: int, *, adds_up: bool) -> list[dict[str, 
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"reward_mode": "sum"}, DEFAULT | LEVELS],
-    ids=["sum", "default levels"],
+    ("database_url", "settings"),
+    [("sqlite", {"reward_mode": "sum"}), ("postgres", DEFAULT | LEVELS)],
+    indirect=["database_url"],
+    ids=["sum", "postgres default levels"],
 )
 def test_no_late_value_is_lost_or_stands_twice(database_url: str, settings: dict[str, Any]) -> None:
     """Killed when values are in and no fit is due yet, as one is, runs, or has kept its sums."""

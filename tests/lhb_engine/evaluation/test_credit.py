@@ -88,7 +88,7 @@ def test_what_rounding_leaves_of_a_sum_is_nothing() -> None:
 def test_where_credit_is_given_its_total_is_near_the_truth(algorithm):
     """At 250 rounds fits of 16 lags are off by factors of -645 to 16; these say nothing."""
     given = 0
-    for seed in range(4):
+    for seed in range(2):
         env = LongHorizonEnvironment.draw(dim=5, horizon=100, sparsity=5, seed=seed)
         for n_rounds in (250, 700):
             played = simulate(algorithm, env, n_rounds=n_rounds, seed=seed)
@@ -103,7 +103,7 @@ def test_where_credit_is_given_its_total_is_near_the_truth(algorithm):
             total, true = (c.earned.sum() + c.to_come.sum() for c in (found, truth))
             assert 0.7 < total / true < 1.3
             given += 1
-    assert given == {"anytime": 8, "sa_gd": 0}.get(algorithm, 4)
+    assert given == {"anytime": 4, "sa_gd": 0}.get(algorithm, 2)
 
 
 @pytest.mark.parametrize("n", [1, 5, 20])

@@ -257,11 +257,11 @@ def test_probabilities_are_those_of_the_choices(name, options):
 @pytest.mark.slow
 def test_value_intervals_cover():
     """Few logs here; `lhb bench coverage` takes 200."""
-    rows = coverage.run(40, 1000, ["ad_lasso, lag 0", "propensities 1"])
+    rows = coverage.run(20, 1000, ["ad_lasso, lag 0", "propensities 1"])
     by = {(row["case"], row["value"]): row for row in rows}
     for kind in ("weighted", "replay", "robust"):
         assert by["ad_lasso, log of propensities 1", kind]["intervals"] == 0
-        assert by["ad_lasso, lag 0", kind]["intervals"] == 40
+        assert by["ad_lasso, lag 0", kind]["intervals"] == 20
         assert by["ad_lasso, lag 0", kind]["coverage"] >= 0.85
 
 

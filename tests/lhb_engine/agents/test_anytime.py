@@ -257,11 +257,11 @@ def test_it_decides_by_every_direction_until_another_fit_has_one():
 def test_no_direction_stands_out_from_pure_noise_for_long():
     """Of 1000 rounds of it the second half is decided by a guess, and is said to be.
 
-    Intervals of what choices earn hold nothing: 0.998 of these 472 do, and 0.94 of such as are 0.6
+    Intervals of what choices earn hold nothing: all of these 238 do, and 0.958 of such as are 0.8
     times as wide.
     """
     guessed, last, earned = [], [], []
-    for seed in range(14):
+    for seed in range(7):
         world = LongHorizonEnvironment(THETA, np.zeros(HORIZON), n_arms=4, noise=1.0, seed=seed)
         played: list[bool] = []
         plain = Anytime.choose_block
@@ -278,7 +278,7 @@ def test_no_direction_stands_out_from_pure_noise_for_long():
         earned += [found.gain["over_chance"] for found in run.estimates if found.gain is not None]
     assert np.mean(guessed) > 0.8
     assert np.mean(last) >= 7 / 8
-    assert len(earned) > 400
+    assert len(earned) > 200
     assert np.mean([one["low"] <= 0.0 <= one["high"] for one in earned]) >= 0.97
 
 

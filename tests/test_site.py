@@ -47,6 +47,14 @@ def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 # what the last tenth of the time has to bring above chance, half of what it was seen to
 GAINS = {"news": 0.2, "shop": 2.0, "course": 0.3, "notifications": 0.65, "catalogue": 0.25}
+# half of the people, or of the time, of the page
+FEWER = {
+    "news": ("READERS", 30),
+    "shop": ("HOURS", 200),
+    "course": ("LEARNERS", 30),
+    "notifications": ("PEOPLE", 25),
+    "catalogue": ("ROUNDS", 500),
+}
 
 
 @pytest.mark.slow
@@ -58,6 +66,7 @@ def test_it_learns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     example = load(name, monkeypatch)
+    monkeypatch.setattr(example, *FEWER[name])
     with served(tmp_path / "test.db") as url:
         learned, estimate = example.play(url, name, "anytime")
         by_chance, _ = example.play(url, "by chance", "uniform")

@@ -1,5 +1,6 @@
 """The wheel in an environment of its own, beside a user's folders `clients` and `service`."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -47,10 +48,8 @@ def checked(*command: str | Path, cwd: Path, **more: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of executables of an environment that has the wheel, as pip installs it."""
-    folder = tmp_path_factory.mktemp("wheel")
+def install_wheel(folder: Path) -> None:
+    """Build the wheel in a folder, and install it in an environment there, as pip does."""
     source = folder / "source"
     source.mkdir()
     for name in (*SOURCES, "README.md", "LICENSE"):
@@ -60,10 +59,24 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checked(*pip, "wheel", "--no-deps", "--wheel-dir", folder, source, cwd=folder)
     [wheel] = folder.glob("*.whl")
     venv.create(folder / "env", with_pip=True)
-    found = folder / "env" / "bin"
     install = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
-    checked(found / "python", *install, "-c", ROOT / "constraints.txt", wheel, cwd=folder)
-    return found
+    python = folder / "env" / "bin" / "python"
+    checked(python, *install, "-c", ROOT / "constraints.txt", wheel, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The executables of an environment that has the wheel, made once for all processes."""
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "wheel"
+    folder.mkdir(exist_ok=True)
+    done = folder / "done"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            install_wheel(folder)
+            done.touch()
+    return folder / "env" / "bin"
 
 
 @pytest.fixture(params=["packages", "folders"])

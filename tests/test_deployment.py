@@ -180,6 +180,7 @@ def test_prometheus_takes_the_rules() -> None:
 TESTS_OF_ALERTS = ("alerts_test.yml", "alerts_of_days_test.yml")
 
 
+@pytest.mark.slow  # promtool plays days
 def test_every_alert_fires_when_it_should_and_not_before() -> None:
     done = promtool("test", "rules", *TESTS_OF_ALERTS)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -164,6 +164,7 @@ def test_a_killed_process_loses_nothing_it_acknowledged(
         check_all(client, players)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *repeats(1)])
 def test_kill_under_load_loses_nothing_and_replays(postgres_url: str, seed: int) -> None:
     with WorkerProcess(postgres_url):

@@ -294,7 +294,7 @@ def test_a_shadow_is_compared_where_there_was_a_choice(harness: ServiceHarness) 
 def test_the_line_keeps_a_bounded_number_of_points() -> None:
     rng = np.random.default_rng(1)
     sums, trial = LiftSums(), Trial(share=0.5)
-    for i in range(4000):
+    for i in range(1000):
         sums.move("agent", NO_ROW, totals(1, 1.0 + rng.normal()))
         sums.move("control", NO_ROW, totals(1, rng.normal()))
         sums.add_point(trial, float(i))

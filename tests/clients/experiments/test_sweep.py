@@ -102,6 +102,7 @@ def test_words_about_code_are_no_part_of_its_digest() -> None:
     assert sweep.code_of("x = 'said'\n'said'\n") != sweep.code_of("x = 'other'\n'said'\n")
 
 
+@pytest.mark.slow
 def test_jobs_leave_no_trace(tmp_path: Path) -> None:
     name = "unknown_delay"  # plays and fits
     for jobs in (1, 2):

@@ -231,6 +231,7 @@ def test_the_first_fit_of_a_long_history_judges_by_its_halves(kind):
     assert of_truth["shared"] < 0.7 < 0.95 < of_truth["chosen"]
 
 
+@pytest.mark.slow
 def test_who_knows_that_each_has_its_own_has_them_from_the_first_fit_on():
     """No other form is fitted; intervals and findings are those of own profiles."""
     world, told, shared = (

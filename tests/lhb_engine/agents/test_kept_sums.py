@@ -150,9 +150,8 @@ def beside_of(past):
 
 # each kind, each option, and corrections of half of both
 CHAINS = [
-    *(("one", "", False), ("mixed", "", True), ("missing", "season", True)),
-    *(("users", "season", False), ("mixed", "named", True), ("one", "profiles", False)),
-    *(("mixed", "levels", False), ("spans", "levels", True), ("one", "products", True)),
+    *(("users", "", False), ("missing", "season", True), ("mixed", "named", True)),
+    *(("one", "profiles", False), ("spans", "levels", False), ("one", "products", True)),
 ]
 OTHER_CHAINS = [
     (kind, options, is_corrected)

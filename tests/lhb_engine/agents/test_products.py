@@ -186,6 +186,7 @@ class IdealPoint(LongHorizonEnvironment):
         return -((contexts - 0.3) ** 2).sum(axis=-1)
 
 
+@pytest.mark.slow
 def test_choices_earn_more_where_squares_count():
     """A session that adopts nothing goes on to choose extremes."""
     world = IdealPoint.draw(dim=2, horizon=8, n_arms=10, noise=0.1, sparsity=2, seed=4)

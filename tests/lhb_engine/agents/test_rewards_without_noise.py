@@ -26,10 +26,10 @@ class WholeNumbers(FixedArms):
     ("kind", "told"),
     [
         (FixedArms, {"dim": 3, "horizon": 4, "sparsity": 4}),
-        (OneHot, {"dim": 3, "horizon": 1, "sparsity": 1}),
         (WholeNumbers, {"dim": 3, "horizon": 4, "sparsity": 4}),
-        (FixedArms, {"dim": 1, "horizon": 1, "sparsity": 1}),
         *repeats(
+            (OneHot, {"dim": 3, "horizon": 1, "sparsity": 1}),
+            (FixedArms, {"dim": 1, "horizon": 1, "sparsity": 1}),
             (FixedArms, {"dim": 5, "horizon": 1, "sparsity": 1}),
             (LongHorizonEnvironment, {"dim": 3, "horizon": 4, "sparsity": 2}),
             (FixedArms, {"dim": 3, "horizon": 4, "sparsity": 2}),

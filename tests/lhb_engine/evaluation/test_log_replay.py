@@ -306,6 +306,7 @@ def test_predictions_have_the_levels_of_trajectories():
     assert untold.skill.high < 0.2
 
 
+@pytest.mark.slow
 def test_predictions_and_choices_have_the_responses_of_trajectories():
     """Users want different things: who is told so predicts better, and would earn more."""
     rng = np.random.default_rng(3)

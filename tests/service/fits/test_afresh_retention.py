@@ -20,8 +20,11 @@ from tests.service.service_harness import ZERO, ServiceHarness
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("sign", "bends"),
-    [(1.0, 0.0), (-1.0, 0.0), (1.0, 1.5)],
-    ids=["", "after an alarm", "with a product"],
+    [
+        pytest.param(1.0, 0.0, id=""),
+        pytest.param(-1.0, 0.0, id="after an alarm", marks=pytest.mark.slow),
+        pytest.param(1.0, 1.5, id="with a product", marks=pytest.mark.slow),
+    ],
 )
 def test_a_fit_that_finds_nothing_leaves_sums_for_the_next(
     harness: ServiceHarness, database_url: str, tmp_path: Path, sign: float, bends: float

@@ -63,6 +63,7 @@ def test_a_session_lives_on_sums(
     assert world.kept() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("database_url", "delay"), [("sqlite", 0), *repeats(("sqlite", 90))], indirect=["database_url"]
 )
@@ -141,6 +142,7 @@ def test_no_slice_hides_a_measurement_beyond_the_window(
     assert [(stop, each.unsettled) for stop, each in slices] == [(4, 5), (8, 9), (24, 9)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("zero_start", [*repeats(True), False])
 def test_a_session_with_levels_lives_on_sums(

@@ -149,6 +149,7 @@ def copied(harness: ServiceHarness, world: World, path: Path, **asked: Any) -> d
     return {"found": found(harness), "compared": compared}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("database_url", "totals"), [BOTH[0], *repeats(BOTH[1])], indirect=["database_url"]
 )

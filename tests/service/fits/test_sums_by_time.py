@@ -115,6 +115,7 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     check_replay(harness, world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("", "a", "b"), *repeats((("",),))])
 @on_one_database
 def test_a_session_with_default_rewards_lives_on_sums(
@@ -156,6 +157,7 @@ class LongSpans(Defaults):
             super().send(value, name, when, told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("database_url", "zero_start", "settings", "world"),
     [
@@ -188,6 +190,7 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
     check_replay(harness, played)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "world"), [({**MADE, "default_reward": 0.25}, Defaults), *repeats((SUM, Sums))]
 )

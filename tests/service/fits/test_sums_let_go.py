@@ -19,6 +19,7 @@ from tests.service.fits.test_sums_by_time import SHARED
 from tests.service.service_harness import ServiceHarness
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("database_url", "names"), [("sqlite", ("", "a"))], indirect=["database_url"]
 )

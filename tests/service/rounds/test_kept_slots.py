@@ -155,6 +155,7 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
     assert world.n_erased_of_replay() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_totals_of_trajectories_are_fitted_from_sums(
     harness: ServiceHarness, database_url: str

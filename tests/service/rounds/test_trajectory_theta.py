@@ -131,6 +131,7 @@ class InGroups(World):
     }
 
 
+@pytest.mark.slow
 @on_one_database
 def test_a_new_trajectory_is_decided_for_as_its_group(
     harness: ServiceHarness, database_url: str, tmp_path: Path

@@ -21,6 +21,8 @@ from tests.postgres_server import PostgresServer
 
 TESTS = Path(__file__).resolve().parent
 IN_MEMORY = Path("/dev/shm")
+# where the longest tests are: the engine's worlds, all experiments, all routes, all examples
+LONG = ("lhb_engine", "test_experiments", "test_fuzzed", "test_stateful", "test_site", "test_late")
 ROOM = 4 * 2**30  # bytes that files of a whole run may need
 
 
@@ -71,8 +73,12 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the engine's slow tests: the longest would else run alone at the end."""
-    items.sort(key=lambda item: not ("lhb_engine" in item.nodeid and "slow" in item.keywords))
+    """Begin with the longest of the slow tests, which would else run alone at the end."""
+
+    def is_long(item: pytest.Item) -> bool:
+        return "slow" in item.keywords and any(part in item.nodeid for part in LONG)
+
+    items.sort(key=lambda item: not is_long(item))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -110,7 +110,9 @@ def asked(tree: ast.AST) -> dict[str, int]:
     """How many conditions ask for each feature that any asks for."""
     found: dict[str, int] = {}
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    aliases = {id(c): variables(one) for one in functions for c in conditions(one)}
+    aliases = {}
+    for one in functions:
+        aliases |= dict.fromkeys(map(id, conditions(one)), variables(one))
     for condition in conditions(tree):
         given = aliases.get(id(condition), {})
         named = {word for one in words(condition) for word in (one, given.get(one, one))}

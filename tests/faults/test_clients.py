@@ -147,6 +147,7 @@ def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 20
 
 
+@pytest.mark.slow
 def test_who_does_not_read_an_export_holds_no_view_of_the_database(tmp_path: Path) -> None:
     file = tmp_path / "lhb.db"
     with (

@@ -101,6 +101,7 @@ class Doors:
         self.harness = ServiceHarness(path)
         self.known: dict[str, bool] = {}
         self.headers: dict[str, Body | None] = {}
+        self.imported: set[str] = set()  # headers of files without rounds
 
     def create(self, body: Body) -> None:
         """Make a session, which the other methods then mean."""
@@ -165,6 +166,11 @@ class Doors:
         changes = dict(PATCH.read(json.dumps(body).encode()))
         self.harness.run(change_session(self.harness.key, changes))
 
+    def put_back(self, session: SessionRow) -> None:
+        """Undo a change of a session, which the other methods then mean."""
+        self.harness.key = session.key
+        self.harness.run(put(session.key, session))
+
     def copied(self, body: Body) -> tuple[SessionRow, SessionRow, Agent]:
         """Copy the session's row with other settings."""
         asked = dict(COPY.read(json.dumps(body).encode()))
@@ -181,9 +187,13 @@ class Doors:
     def header(self) -> Body:
         """What an export of the session says of it. The export can be imported."""
         content = exported(self.harness)
-        assert taken(self.read, content), content
         header: Body = next(iter(read_lines(content.splitlines(keepends=True))))[1]["session"]
-        return {name: value for name, value in header.items() if name not in OWN}
+        header = {name: value for name, value in header.items() if name not in OWN}
+        text = json.dumps(header, sort_keys=True)
+        if self.harness.session.n_rounds or text not in self.imported:
+            assert taken(self.read, content), content
+            self.imported.add(text)
+        return header
 
     def read_header(self, header: Body) -> None:
         """Check a file with other settings."""
@@ -208,6 +218,12 @@ def drop(uow: UnitOfWork, key: SessionKey, to: int) -> None:
     assert session is not None
     session.dropped_to = to
     uow.save(session)
+
+
+@session_command
+def put(uow: UnitOfWork, key: SessionKey, session: SessionRow) -> None:
+    """Store a session's row as it was."""
+    uow.save(replace(session))
 
 
 FINDINGS: list[Body] = [
@@ -248,6 +264,7 @@ def test_a_change_is_taken_where_creation_takes_the_pair(doors: Doors) -> None:
     wrong = []
     for state in filter(doors.takes, SETTINGS):
         doors.create(state)
+        before = replace(doors.harness.session)
         for n, more in enumerate(SETTINGS):
             whole, key = both(state, more), doors.harness.key
             expected, doors.harness.key = doors.takes(whole), key
@@ -265,7 +282,7 @@ def test_a_change_is_taken_where_creation_takes_the_pair(doors: Doors) -> None:
                     if {**(doors.created(whole) or {}), **CHANGED} != {**header, **CHANGED}:
                         wrong.append(("another session", state, more))
                 if is_taken:
-                    doors.create(state)
+                    doors.put_back(before)
     assert not wrong, "\n".join(map(str, wrong))
 
 
@@ -331,6 +348,7 @@ def test_a_session_with_a_past_is_refused_what_needs_it(doors: Doors, dropped: b
     wrong = []
     for state in PASTS:
         doors.live(state, dropped)
+        before = replace(doors.harness.session)
         for more in SETTINGS:
             whole, key = both(state, more), doors.harness.key
             expected, doors.harness.key = doors.takes(whole), key
@@ -344,7 +362,11 @@ def test_a_session_with_a_past_is_refused_what_needs_it(doors: Doors, dropped: b
                     wrong.append(("PATCH", state, more))
                 elif may[0]:
                     assert dropped or doors.header()  # a file has no rows of dropped rounds
-                    doors.live(state, dropped)
+                    if "options" in more:  # fits that are due are rows, too
+                        doors.live(state, dropped)
+                        before = replace(doors.harness.session)
+                    else:
+                        doors.put_back(before)
     assert not wrong, "\n".join(map(str, wrong))
 
 

@@ -223,7 +223,7 @@ def tell(url: str, seed: int, n_sessions: int, n_steps: int) -> None:
 
 STORIES = [
     ("sqlite", 0, 80),
-    *repeats(("sqlite", 1, 500), ("postgres", 2, 500)),
+    *repeats(("sqlite", 1, 250), ("postgres", 2, 250)),
 ]
 
 

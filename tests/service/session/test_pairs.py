@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
@@ -166,10 +167,15 @@ class Doors:
         changes = dict(PATCH.read(json.dumps(body).encode()))
         self.harness.run(change_session(self.harness.key, changes))
 
-    def put_back(self, session: SessionRow) -> None:
-        """Undo a change of a session, which the other methods then mean."""
-        self.harness.key = session.key
-        self.harness.run(put(session.key, session))
+    def undo(self, more: Body, before: SessionRow, anew: Callable[[], None]) -> SessionRow:
+        """Have the session without a change: made anew if that wrote more than its row."""
+        of_fits = {"options"} if before.n_rounds else set()
+        if {*more} & (RETENTION | of_fits):
+            anew()
+        else:
+            self.harness.key = before.key
+            self.harness.run(put(before.key, before))
+        return replace(self.harness.session)
 
     def copied(self, body: Body) -> tuple[SessionRow, SessionRow, Agent]:
         """Copy the session's row with other settings."""
@@ -218,6 +224,9 @@ def drop(uow: UnitOfWork, key: SessionKey, to: int) -> None:
     assert session is not None
     session.dropped_to = to
     uow.save(session)
+
+
+RETENTION = {"keep_rounds", "keep_days", "reward_wait_seconds"}  # what is dropped or open is rows
 
 
 @session_command
@@ -282,7 +291,7 @@ def test_a_change_is_taken_where_creation_takes_the_pair(doors: Doors) -> None:
                     if {**(doors.created(whole) or {}), **CHANGED} != {**header, **CHANGED}:
                         wrong.append(("another session", state, more))
                 if is_taken:
-                    doors.put_back(before)
+                    before = doors.undo(more, before, partial(doors.create, state))
     assert not wrong, "\n".join(map(str, wrong))
 
 
@@ -362,11 +371,7 @@ def test_a_session_with_a_past_is_refused_what_needs_it(doors: Doors, dropped: b
                     wrong.append(("PATCH", state, more))
                 elif may[0]:
                     assert dropped or doors.header()  # a file has no rows of dropped rounds
-                    if "options" in more:  # fits that are due are rows, too
-                        doors.live(state, dropped)
-                        before = replace(doors.harness.session)
-                    else:
-                        doors.put_back(before)
+                    before = doors.undo(more, before, partial(doors.live, state, dropped))
     assert not wrong, "\n".join(map(str, wrong))
 
 

@@ -22,7 +22,6 @@ from clients.user_simulator import (
 )
 from lhb import Client
 from lhb_engine.simulation.users import Transport
-from tests.examples import repeats
 
 SMALL = UserSettings(
     algorithms=("anytime",), rounds=10, users=12, horizon=6, dim=3, arms=4, seeds=1, sparsity=2,
@@ -32,9 +31,11 @@ SHARED = {"profiles": "shared"}  # the other forms are the engine's alone
 ROUGH = Transport(delay=3.0, lost=0.2, doubled=0.4, reordered=0.3)
 
 
-@pytest.mark.parametrize("transport", [*repeats(Transport()), Transport(doubled=0.5)])
-def test_one_client_does_what_is_done_in_process(url: str, transport: Transport) -> None:
-    settings = replace(SMALL, users=6, transport=transport, options={"anytime": SHARED})
+@pytest.mark.slow
+def test_one_client_does_what_is_done_in_process(url: str) -> None:
+    """Also where half of what it sends comes twice."""
+    doubled = Transport(doubled=0.5)
+    settings = replace(SMALL, users=6, transport=doubled, options={"anytime": SHARED})
     [here] = simulate_all(settings, player=play_users_in_process)["anytime"]
     [there] = simulate_all(settings, url, player=users_over_http(url, 1))["anytime"]
     for name in ("arms", "rewards", "regret"):

@@ -114,6 +114,7 @@ def test_the_fewest_seeds_of_a_claims_settings_count(tmp_path: Path) -> None:
     assert {v.seeds for v in verdicts} == {2}
 
 
+@pytest.mark.slow
 def test_one_experiment_is_run_again_alone(tmp_path: Path) -> None:
     target = tmp_path / "docs" / "results.md"
     for name in ("delay", "matrix_rip"):

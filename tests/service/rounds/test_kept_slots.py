@@ -106,6 +106,7 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
     assert world.n_erased_of_replay() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_totals_may_stop_for_longer_than_the_latest_slots(
     harness: ServiceHarness, database_url: str
@@ -172,6 +173,7 @@ def test_totals_of_trajectories_are_fitted_from_sums(
     assert world.n_erased_of_replay() == 0  # of the fits before the correction, too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_one_sequence_of_totals_has_levels_of_its_stretches(
     harness: ServiceHarness, database_url: str

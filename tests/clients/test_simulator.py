@@ -36,9 +36,10 @@ def assert_same(settings: SimulationSettings, url: str) -> Runs:
         SMALL,
         replace(SMALL, options={"ad_lasso": {"fit_intercept": True}}, seeds=1),
         replace(SMALL, algorithms=("uniform", "oracle", "oracle_w"), rounds=150, seeds=1),
-        # a fit is due exactly after the last round: 3 h
-        replace(SMALL, rounds=72, seeds=1),
-        *repeats(  # below both are together
+        *repeats(
+            # a fit is due exactly after the last round: 3 h
+            replace(SMALL, rounds=72, seeds=1),
+            # below both are together
             replace(SMALL, dim=10, arms=10, seeds=1),
             replace(SMALL, algorithms=("doubling_lasso",), horizon=400, dim=4, rounds=300, seeds=1),
         ),

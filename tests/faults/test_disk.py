@@ -115,6 +115,7 @@ def wide(client: httpx.Client, session: str, i: int) -> httpx.Response:
     return client.post(f"/v1/sessions/{session}/decisions", json=body)
 
 
+@pytest.mark.slow
 def test_the_log_leaves_a_small_disk_to_the_data(small_disk: Path) -> None:
     """It would be moved after 16 MB: there are 3. Nor does it keep what a failed import took."""
     filler = small_disk / "filler"

@@ -179,6 +179,7 @@ def own_postgres() -> Iterator[PostgresServer]:
     server.remove()
 
 
+@pytest.mark.slow
 def test_the_database_may_crash_and_come_back(own_postgres: PostgresServer) -> None:
     url = own_postgres.url()
     with WorkerProcess(url), Server(url) as server, server.client() as client:

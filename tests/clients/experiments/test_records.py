@@ -136,6 +136,7 @@ def test_one_experiment_is_run_again_alone(tmp_path: Path) -> None:
     assert section(now, "delay") != section(before, "delay")
 
 
+@pytest.mark.slow
 def test_fewer_seeds_do_not_replace_a_record(tmp_path: Path) -> None:
     target = tmp_path / "docs" / "results.md"
     run("delay", tmp_path / "two")

@@ -59,6 +59,7 @@ async def test_where_no_process_can_start_the_server_parses(
             assert answer.status_code == 201, answer.text
 
 
+@pytest.mark.slow
 @as_served
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_the_first_large_body_waits_for_a_process(serve: Serve) -> None:

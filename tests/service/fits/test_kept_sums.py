@@ -95,10 +95,9 @@ def test_a_fit_of_a_fleet_looks_at_some_trajectories(
     assert sum(len(part.contexts) for part in found.trajectories.values()) <= 2 * 64 + 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("database_url", "names"),
-    [*repeats(("sqlite", ("",))), ("sqlite", ("", "a"))],
-    indirect=["database_url"],
+    ("database_url", "names"), [("sqlite", ("",)), ("sqlite", ("", "a"))], indirect=["database_url"]
 )
 def test_rewards_may_be_later_than_the_latest_rows(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str

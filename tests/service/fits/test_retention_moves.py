@@ -31,9 +31,7 @@ from tests.service.service_harness import ServiceHarness
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "levels": {"options": {"levels": True, "zero_start": False}},
-    "sum": {"reward_mode": "sum"},
-    "default": {"default_reward": 0.25},
-    "both": {"reward_mode": "sum", "default_reward": 0.25},
+    "by time": {"reward_mode": "sum", "default_reward": 0.25},
     "repetition": {"dim": DIM + 1, "features": ["a", "b", "c"], "repetition": 2},
 }
 
@@ -127,7 +125,7 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     kept = [twins.kept(i) for i in (0, 1)]
     assert kept[0].n_settled == kept[1].n_settled
     is_by_time = kept[0].seen is None is kept[1].seen
-    assert is_by_time == (settings in (SETTINGS[name] for name in ("sum", "default", "both")))
+    assert is_by_time == (settings == SETTINGS["by time"])
     for name in ("settled",) if is_by_time else ("settled", "seen"):
         kind = LevelSums if has_levels else Moments
         all_rows, less = (kind.from_bytes(getattr(row, name), (1 + session.dim,)) for row in kept)

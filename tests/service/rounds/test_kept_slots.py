@@ -131,6 +131,7 @@ def test_totals_of_trajectories_may_never_come(harness: ServiceHarness, database
     assert world.n_erased_of_replay() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("totals", ["trajectory", *repeats("all")])
 def test_a_void_beside_a_fit_keeps_the_slots_before_it(

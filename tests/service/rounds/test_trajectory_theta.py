@@ -278,6 +278,7 @@ class SlotWorld(World):
         return decision, float(contexts[decision.arm] @ THETAS[name])
 
 
+@pytest.mark.slow
 @on_one_database
 def test_it_is_worked_out_by_slots(
     harness: ServiceHarness, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

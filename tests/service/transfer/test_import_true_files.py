@@ -13,6 +13,7 @@ from lhb_engine.agents import ALGORITHMS
 from service.api.answer_models import model_of
 from service.commands.decisions import Blocked
 from service.writer.agent_cache import build_agent
+from tests.examples import repeats
 from tests.lhb_engine.draw_little import draw_little
 from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
@@ -49,7 +50,13 @@ MODES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+# what stories are imported of, too
+OF_STORIES = [mode for mode in MODES if {"reward_mode", "default_reward"} & {*mode}]
+
+
+@pytest.mark.parametrize(
+    "mode", [*(mode for mode in MODES if mode not in OF_STORIES), *repeats(*OF_STORIES)], ids=str
+)
 def test_a_true_file_passes_at_any_moment(
     tmp_path: Path, mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

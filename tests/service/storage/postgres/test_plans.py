@@ -68,6 +68,7 @@ MORE = """insert into {0} select (jsonb_populate_record(r, jsonb_build_object('{
     where r.position = 1"""
 
 
+@pytest.mark.slow
 def test_a_slice_of_retention_reads_no_more_of_a_longer_trajectory(postgres_url: str) -> None:
     """Whether it is planned for its values or, after five runs, for any."""
     store = PostgresStore(postgres_url)

@@ -11,6 +11,7 @@ from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
 from service.fits.job import run_fit
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.examples import on_one_database
 from tests.service.fits.retention_twins import (  # noqa: F401
     DIM,
     Twins,
@@ -20,18 +21,15 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 pytestmark = pytest.mark.slow
-SETTINGS: dict[str, dict[str, Any]] = {
-    "sum": {"reward_mode": "sum"},
-    "default": {"default_reward": 0.25},
-    "both": {"reward_mode": "sum", "default_reward": 0.25},
-}
+SUM, DEFAULT = {"reward_mode": "sum"}, {"default_reward": 0.25}
+BOTH: dict[str, Any] = {**SUM, **DEFAULT}
 LATEST = 64  # of these tests
 
 
 @pytest.mark.parametrize(
     ("settings", "database_url"),
-    [*((one, "sqlite") for one in SETTINGS.values()), (SETTINGS["both"], "postgres")],
-    ids=[*SETTINGS, "both on PostgreSQL"],
+    [(SUM, "sqlite"), (DEFAULT, "sqlite"), (BOTH, "postgres")],
+    ids=["sum", "default", "both on PostgreSQL"],
     indirect=["database_url"],
 )
 def test_what_sums_have_stays_as_it_is(
@@ -86,13 +84,12 @@ def test_what_sums_have_stays_as_it_is(
     twins.fit_one(1)
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@on_one_database
 def test_a_plan_is_late_where_a_row_of_sums_changed(
-    harness: ServiceHarness, settings: dict[str, Any], database_url: str
+    harness: ServiceHarness, database_url: str
 ) -> None:
     """By a value, a void, a longer wait, or a trajectory that comes back; a fit then reads rows."""
-    twins = Twins(harness, database_url, *[{"keep_rounds": 100}] * 4, **settings)
+    twins = Twins(harness, database_url, *[{"keep_rounds": 100}] * 4, **BOTH)
     twins.play(20, ("", "gone"))
     twins.play(280, ("", "a"))
     plans = []
@@ -121,13 +118,12 @@ def test_a_plan_is_late_where_a_row_of_sums_changed(
         assert answer.estimate is not None
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@on_one_database
 def test_trajectories_of_one_round_hold_no_fit_up(
-    harness: ServiceHarness, settings: dict[str, Any], database_url: str
+    harness: ServiceHarness, database_url: str
 ) -> None:
     """More of them come within the wait than are the latest; their values are taken until then."""
-    twins = Twins(harness, database_url, {"keep_rounds": 100}, **settings)
+    twins = Twins(harness, database_url, {"keep_rounds": 100}, **BOTH)
     twins.play(300, ("", "a"))
     assert twins.drop(1)
     settled = twins.kept(1).n_settled

@@ -17,7 +17,7 @@ from lhb_engine.design.overlap_save import Bank, ShortTrajectories, SingleRows, 
 from lhb_engine.history import Floats, Ints
 
 MOST_PAIRS = 2**22  # of rounds in one row, which are held at once
-LEAST_RUN = 16  # mean run of consecutive rounds from which the Gram matrix's recursion is faster
+LEAST_RUN = 16  # mean run of consecutive rounds from which a recursion over lags is faster
 
 
 class LaggedDesign:

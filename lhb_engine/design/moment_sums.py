@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.design.lagged_design import LEAST_RUN, LaggedDesign
 from lhb_engine.design.moments import Moments, RowMoments
 from lhb_engine.history import Floats, Ints
 
 GRAIN = 4096  # measurements in a partial sum
-LEAST_RUN = 16  # mean run of consecutive rounds from which the recursion over blocks is faster
 _NONE = np.zeros(0, np.int64)
 AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 

@@ -144,7 +144,8 @@ class Decide(SessionCommand[Taken | Blocked]):
         if self.rewards:
             planned = plan_rewards(uow, session, self.rewards, "rewards")
         if self.at is not None:
-            self._refuse_time(uow, session, planned)
+            last = max((new.last_round for _, new in planned), default=0)
+            timeline.refuse_time(self.at, uow.now, timeline.begun_with(session, last))
         if planned:
             apply_rewards(uow, session, planned, self.agents)
         if session.refit == "blocking":
@@ -155,12 +156,6 @@ class Decide(SessionCommand[Taken | Blocked]):
             session.names = names
             uow.save(session)
         return Taken(self.take(uow, session, contexts, arm_ids, forced, usual, beside), True)
-
-    def _refuse_time(self, uow: UnitOfWork, session: SessionRow, planned: Planned) -> None:
-        """Raise a 422 where `at` is none that the session takes, once the rewards are in."""
-        timeline = timeline_of(session)
-        last = max((new.last_round for _, new in planned), default=0)
-        timeline.refuse_time(self.at, uow.now, timeline.begun_with(session, last))
 
     def take(
         self,
@@ -186,33 +181,34 @@ class Decide(SessionCommand[Taken | Blocked]):
             by, own_theta = own_agent(lambda: uow.stored, *about)
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         round, position = trajectory.n_rounds + 1, session.n_rounds + 1
-        arm, scores, propensity, explored, context = None, b"", None, False, b""
-        kept, agent_arm = None, None
+        # a round without action, in the order of a row's fields
+        shown: tuple[int | None, str | None, bytes, bytes] = None, None, b"", b""
+        how: tuple[float | None, bool, bool] = None, False, False
+        agent_arm = kept = None
         draw = timeline.draw(session.seed, self.trajectory, round, position, at)
         n_arms = 0 if contexts is None else len(contexts)
         trial, horizon = session.trial, session.horizon
         played_by, forced, drawn = trial.play(draw, horizon, n_arms, forced, default)
         if contexts is not None:
-            chosen, values, propensity, explored = by.choose(contexts, draw)
-            agent_arm = None if played_by is None else chosen
+            arm, values, propensity, explored = by.choose(contexts, draw)
+            agent_arm = None if played_by is None else arm
+            how = propensity, explored, False
             if forced is not None:
-                chosen, propensity, explored = forced, drawn, False
-            arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
+                arm, how = forced, (drawn, False, True)
+            context = contexts[arm].tobytes()
             if agent.takes_means and n_arms > 1:
                 context += KNOWN + (np.add.reduce(contexts) / n_arms).tobytes()
+            shown = arm, None if arm_ids is None else arm_ids[arm], context, values.tobytes()
             keeps = session.keep_contexts or agent.takes_sets
             if keeps and may_be_kept(session, n_arms, position):
                 kept = pack(contexts, session.keep_contexts)
         begun = timeline.begun_by(position, at)
         epoch, next_fit_round = timeline.epoch(session, agent, begun)
-        arm_id = None if arm is None or arm_ids is None else arm_ids[arm]
-        row = (
-            *key, round, trajectory.n_decisions + 1, position, self.event_id, self.digest,
-            arm, arm_id, context, scores, propensity, explored, forced is not None,
-            epoch, session.model_version, next_fit_round, at,
-            played_by, agent_arm, kept, beside, own_theta,
-        )  # fmt: skip
-        decision = DecisionRow._make(row)  # by its fields it takes twice as long
+        place = (*key, round, trajectory.n_decisions + 1, position)
+        request, fits = (self.event_id, self.digest), (epoch, session.model_version, next_fit_round)
+        in_trial, more = (played_by, agent_arm), (kept, beside, own_theta)
+        row = (*place, *request, *shown, *how, *fits, at, *in_trial, *more)
+        decision = DecisionRow(*row)
         begun = apply(session, trajectory, decision, begun)
         uow.add_decision(decision)
         uow.effects.counts["decisions", session.tenant] += 1

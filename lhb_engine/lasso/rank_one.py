@@ -61,18 +61,23 @@ def columns_along(design: LaggedDesign, lags: Ints, theta: Floats) -> Floats:
 
 
 def refit(
-    design: LaggedDesign, y: Floats, theta: Floats, weights: Floats, fit_intercept: bool
+    design: LaggedDesign,
+    y: Floats,
+    theta: Floats,
+    weights: Floats,
+    fit_intercept: bool,
+    most: int = MAX_ENTRIES,
 ) -> tuple[Floats, float]:
     """Regress y on the signals of the lags with positive weight, and drop those below 0.
 
-    What is left is regressed again, until no weight is below 0. With more than `MAX_ENTRIES`
+    What is left is regressed again, until no weight is below 0. With more than `most`
     numbers in these columns all weights get one common factor instead. `theta` is a unit vector,
     `weights` (n_lags,) are those of the lasso, of either sign. Returns lag weights, (n_lags,), none
     below 0, and the baseline per round, 0 where none is fitted.
     """
     kept = np.flatnonzero(weights > 0)
     baseline = design.intercept[:, None] if fit_intercept else np.zeros((design.n_rows, 0))
-    whole = design.n_rows * len(kept) <= MAX_ENTRIES
+    whole = design.n_rows * len(kept) <= most
     if whole:
         columns = columns_along(design, kept, theta)
     else:

@@ -64,10 +64,9 @@ def test_a_baseline_may_be_negative():
     np.testing.assert_allclose(weights, WEIGHTS, atol=1e-9)
 
 
-def test_where_columns_are_too_large_all_weights_get_one_factor(monkeypatch):
-    monkeypatch.setattr("lhb_engine.lasso.rank_one.MAX_ENTRIES", 100)
+def test_where_columns_are_too_large_all_weights_get_one_factor():
     design, y = problem(3, baseline=1.0, noise=0.1)
-    weights, baseline = refit(design, y, THETA, 0.25 * WEIGHTS - 0.01, True)
+    weights, baseline = refit(design, y, THETA, 0.25 * WEIGHTS - 0.01, True, most=100)
     shape = np.maximum(0.25 * WEIGHTS - 0.01, 0)
     factor = weights.sum() / shape.sum()
     np.testing.assert_allclose(weights, factor * shape)

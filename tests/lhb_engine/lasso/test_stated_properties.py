@@ -93,12 +93,11 @@ def test_a_negative_lag_weight_is_none_and_not_its_size():
     assert fit.lag_weights[4] == 0.0
 
 
-def test_so_it_is_where_all_weights_get_one_factor(monkeypatch):
-    monkeypatch.setattr("lhb_engine.lasso.rank_one.MAX_ENTRIES", 0)
+def test_so_it_is_where_all_weights_get_one_factor():
     contexts = np.random.default_rng(5).standard_normal((50, 3))
     design, weights = LaggedDesign(contexts, 3), np.array([0.5, -0.2, 0.1])
     y = 2.0 * design.matvec(np.outer([0.5, 0.0, 0.1], THETA))
-    found, _ = refit(design, y, THETA, weights, fit_intercept=False)
+    found, _ = refit(design, y, THETA, weights, fit_intercept=False, most=0)
     np.testing.assert_allclose(found, [1.0, 0.0, 0.2])
 
 

@@ -13,7 +13,7 @@ import pytest
 from service.base.problems import Problem
 from service.session.records import SessionRow
 from service.transfer.file_format import export_session
-from service.transfer.import_file import fold_file
+from service.transfer.import_file import MAX_LINE_BYTES, fold_file
 from service.transfer.import_fold import ImportFold
 from tests.examples import on_one_database
 from tests.service.commands.slots import begin, between, taken
@@ -261,14 +261,13 @@ def test_the_file_that_is_forged_is_accepted_as_it_is(true_file: bytes) -> None:
     assert checked(resealed([json.loads(x) for x in true_file.splitlines()[:-1]])).dim == 2
 
 
-def test_a_line_without_an_end_is_not_read_to_its_end(
-    true_file: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    longest = max(map(len, true_file.splitlines(keepends=True)))
-    monkeypatch.setattr("service.transfer.import_file.MAX_LINE_BYTES", longest)
-    checked(true_file)
+def test_a_line_without_an_end_is_not_read_to_its_end() -> None:
+    line = b"[" * (MAX_LINE_BYTES + 1)
     with pytest.raises(Problem, match="line is longer"):
-        checked(b"[" * (longest + 1))
+        checked(line)
+    with pytest.raises(Problem) as caught:
+        checked(line[1:])
+    assert "longer" not in caught.value.detail
 
 
 @pytest.mark.anyio

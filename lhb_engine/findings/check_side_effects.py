@@ -16,7 +16,7 @@ CHANCE = 1e-3  # of an end's finding by chance, at one fit
 CHANCE_MISSING = 1e-4  # of one of missing rewards, which are many
 LEAST = 30  # ends, or rounds without a reward
 EACH = 5  # of these a column
-BLOCK = 24  # rounds of a trajectory, or a horizon: rewards that lack in one may lack together
+NEAR = 24  # rounds of a trajectory, or a horizon: rewards that lack so near may lack together
 LEAST_CHANGE = 0.02  # standard deviation of the probability of a reward, as choices change it
 SILENT = 0.99  # of the gaps between rounds of a trajectory are shorter than half of what ends one
 EXACT_AGES = 32  # rounds, beyond which ages count by their octave
@@ -91,14 +91,18 @@ class Rounds(NamedTuple):
         """Return some of them, by a mask."""
         return self if which.all() else Rounds._make(one[which] for one in self)
 
+    def in_order(self) -> "Rounds":
+        """Return the rounds of each trajectory one after the other."""
+        order = np.lexsort((self.at, self.whose))
+        return Rounds._make(one[order] for one in self)
+
 
 def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
     """Look for ends of trajectories that go with the last choice (12.6), in a session to `last`."""
     if rounds.whose.max(initial=0) < 1:
         return
-    order = np.lexsort((rounds.at, rounds.whose))
-    same = np.diff(rounds.whose[order]) == 0
-    gaps = np.diff(rounds.at[order])[same]
+    rounds = rounds.in_order()
+    gaps = np.diff(rounds.at)[np.diff(rounds.whose) == 0]
     silent = 2.0 * float(np.quantile(gaps, SILENT)) if len(gaps) else np.inf
     # of the last round of a trajectory that may go on nothing is known
     rounds = rounds.only(~rounds.is_last | (rounds.at < last - silent))
@@ -126,19 +130,18 @@ def check_missing(rounds: Rounds, horizon: int) -> Iterator[Finding | Unchecked]
     n_missing, dim = n - n_measured, rounds.chosen.shape[1]
     if min(n_missing, n_measured) < max(LEAST, 2 * EACH * dim):
         return  # few are missing, or the rest is silent
-    rounds = rounds.only(settled)
+    rounds = rounds.only(settled).in_order()
     whose = np.where(np.bincount(rounds.whose)[rounds.whose] < LONG, -1, rounds.whose)
     columns = np.column_stack([rounds.chosen, rounds.before])
     alike = _time(rounds.at, WAITING), whose
-    part = rounds.age // max(horizon, BLOCK)
-    part = np.unique(rounds.whose * (int(part.max()) + 1) + part, return_inverse=True)[1]
-    clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, part)
+    near = rounds.whose, max(horizon, NEAR)
+    clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, near)
     if clear.any() and change >= LEAST_CHANGE:
         clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
         how = _after(clear, "more often", "less often")
     else:
         columns = rounds.expected[:, None]
-        clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, part)
+        clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, near)
         if not clear.any() or change < LEAST_CHANGE:
             return
         how = f"{'more' if clear[0] > 0.0 else 'less'} often where choices are to pay more"
@@ -182,13 +185,13 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     whose = rows.owner[later]
     alike = [_time(rows.number[later]), np.where(np.bincount(whose)[whose] < LONG, -1, whose)]
     paid = np.column_stack([told[later], choices, means[later]])
-    effects, spread, _ = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
+    effects, spread, *_ = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
     pays = _are_clear(CHANCE, effects[:n_named], np.diag(spread)[:n_named])
     direct = _total(effects[n_named:], dim, rows.n_lags)
     earned = float((taken[later] @ direct).std())
     halves = slice(n_choices), slice(n_choices, 2 * n_choices)
     for j in np.flatnonzero(pays):
-        by, spread, _ = _regressed(told[later, j], every, alike)
+        by, spread, *_ = _regressed(told[later, j], every, alike)
         # Wald's chi-squared of these coefficients
         straight, bent = (float(by[of] @ np.linalg.pinv(spread[of, of]) @ by[of]) for of in halves)
         of_offers = bent > max(chdtri(n_choices, PERHAPS), BENT * straight)
@@ -224,15 +227,16 @@ def _total(by: Floats, dim: int, n_lags: int) -> Floats:
 
 
 def _clear(
-    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], part: Ints | None = None
+    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], *lasts: tuple[Ints, int]
 ) -> tuple[Floats, float]:
-    """Return coefficients over White's errors, (k,), 0 where by chance, and what they explain.
+    """Return coefficients over their errors, (k,), 0 where by chance, and what they explain.
 
-    Errors of one `part`, numbered from 0, may go together.
+    With `lasts`, whose rows are and a number of rows, errors that are so near may go together.
     """
-    by, spread, explained = _regressed(target.astype(np.float64), columns, alike, part)
-    shown = _are_clear(chance, by, np.diag(spread), np.inf if part is None else int(part.max()))
-    clear = np.where(shown, by / np.sqrt(np.where(shown, np.diag(spread), 1.0)), 0.0)
+    by, spread, explained, n_free = _regressed(target.astype(np.float64), columns, alike, *lasts)
+    variances = np.diag(spread)
+    shown = _are_clear(chance, by, variances, n_free)
+    clear = np.where(shown, by / np.sqrt(np.where(shown, variances, 1.0)), 0.0)
     return clear, float(explained.std())
 
 
@@ -244,30 +248,47 @@ def _are_clear(chance: float, by: Floats, variances: Floats, n_free: float = np.
 
 
 def _regressed(
-    target: Floats, columns: Floats, alike: Sequence[Ints], part: Ints | None = None
-) -> tuple[Floats, Floats, Floats]:
+    target: Floats, columns: Floats, alike: Sequence[Ints], *lasts: tuple[Ints, int]
+) -> tuple[Floats, Floats, Floats, float]:
     """Regress on columns, about the means of those that are alike in each way.
 
-    Returns the coefficients, (k,), White's covariance of them, (k, k), and what is explained, (n,);
-    coefficients and covariance are 0 where a column does not change.
+    Returns the coefficients, (k,), White's covariance of them, (k, k), what is explained, (n,), and
+    how many errors are free; coefficients and covariance are 0 where a column does not change.
     """
     about = _about(np.column_stack([target, columns]), alike)
     target, columns = about[:, 0], about[:, 1:]
     by, spread = np.zeros(columns.shape[1]), np.zeros((columns.shape[1],) * 2)
-    moved = np.flatnonzero(np.ptp(columns, axis=0) > 0.0)
+    moved, n_free = np.flatnonzero(np.ptp(columns, axis=0) > 0.0), np.inf
     if not len(moved):
-        return by, spread, np.zeros(len(target))
+        return by, spread, np.zeros(len(target)), n_free
     columns = columns[:, moved]
     inverse = np.linalg.pinv(columns.T @ columns)
     by[moved] = inverse @ (columns.T @ target)
     explained = columns @ by[moved]
     errors = columns * (target - explained)[:, np.newaxis]
-    if part is not None:
-        errors = np.column_stack([np.bincount(part, one) for one in errors.T])
     free = len(target) - len(moved) - sum(len(np.unique(way)) - 1 for way in alike)
     white = inverse @ (errors.T @ errors) @ inverse * (len(target) / max(free, 1))
+    for whose, n_rows in lasts:
+        more, n_free = _lasting(target - explained, columns @ inverse, whose, n_rows)
+        white *= np.sqrt(np.outer(more, more))
     spread[np.ix_(moved, moved)] = white + 1e-300 * np.eye(len(moved))
-    return by, spread, explained
+    return by, spread, explained, n_free
+
+
+def _lasting(errors: Floats, columns: Floats, whose: Ints, n_rows: int) -> tuple[Floats, float]:
+    """Return how much larger variances are as errors last, (k,), and how many errors are free.
+
+    Errors that do not depend on the columns last by themselves: docs/model.md (12.7).
+    """
+    size, sizes = max(float(errors @ errors), 1e-300), np.einsum("ij,ij->j", columns, columns)
+    more, squares = np.ones(len(sizes)), 1.0
+    for lag in range(1, min(n_rows, len(errors))):
+        same = whose[lag:] == whose[:-lag]
+        by = float(errors[lag:] @ (errors[:-lag] * same)) / size
+        both = np.einsum("ij,ij->j", columns[lag:], columns[:-lag] * same[:, np.newaxis])
+        more += 2.0 * np.maximum(by * both / sizes, 0.0)  # below 0 by means of few rows
+        squares += 2.0 * by**2
+    return more, len(errors) / squares
 
 
 def _about(columns: Floats, alike: Sequence[Ints]) -> Floats:

@@ -110,8 +110,10 @@ def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
         yield Unchecked(("trajectories_end",), "rows")
         return
     age = rounds.age
-    octave = np.where(age <= EXACT_AGES, age, EXACT_AGES + np.log2(age).astype(np.int64))
-    clear, _ = _clear(CHANCE, rounds.is_last, rounds.chosen, [octave * TIMES + _time(rounds.at)])
+    octave = np.log2(age).astype(np.int64)
+    # each age in each part of the session would leave few rounds to compare
+    alike = np.where(age <= EXACT_AGES, age, EXACT_AGES + octave), octave * TIMES + _time(rounds.at)
+    clear, _ = _clear(CHANCE, rounds.is_last, rounds.chosen, alike)
     if clear.any():
         yield Finding(
             "trajectories_end",

@@ -23,6 +23,7 @@ from lhb_engine.posterior.gain import FEW
 FEWEST = 20  # rows, for the alarm
 WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
 SURE = 5.0  # standard errors of that ratio under normal noise
+MOST_SIZE = 1e100  # of what is squared
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 _ARRAYS = ("lag_weights", "theta", "effects")
 _OWN = ("covariance", "noise", "groups", "intervals")
@@ -65,6 +66,12 @@ class Predictor:
     def beside(self) -> Floats:
         """b: the baseline and the effects of the covariates, (1 + n_covariates,)."""
         return np.append(self.intercept, self.effects)
+
+    @property
+    def has_squares(self) -> bool:
+        """Whether squares are numbers: not once contexts, or rewards, are of quite another size."""
+        size = max(self.noise, float(np.abs(self.lag_weights).max(initial=0.0)))
+        return size < MOST_SIZE and (self.noise == 0.0 or self.noise * MOST_SIZE > 1.0)
 
     @classmethod
     def of(cls, estimate: Estimate) -> "Predictor | None":

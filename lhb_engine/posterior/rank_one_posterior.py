@@ -143,7 +143,8 @@ def draws_of(groups: Sequence[Chains], n_sweeps: int, temper: float) -> Draws:
     Chains of one kind are a group; they are resampled among each other, and draws of all groups
     are pooled by the sums of their chances.
     """
-    evidence = [chains.evidence() for chains in groups]
+    # that of a chain whose matrix is no covariance by rounding is no number
+    evidence = [np.nan_to_num(chains.evidence(), nan=-np.inf) for chains in groups]
     largest = max(float(of.max()) for of in evidence)
     chances = [np.exp((of - largest) / temper) for of in evidence]
     total = float(sum(chance.sum() for chance in chances))

@@ -11,6 +11,7 @@ from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.smooth_profiles import SmoothChains
 from tests.examples import repeats
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 
@@ -215,3 +216,28 @@ def test_where_rewards_are_lost_for_a_while_the_direction_stays(lost, stays):
     assert estimate.in_doubt
     assert (estimate.message == anytime_fit.LOST) == stays
     assert (estimate.theta is None) == stays
+
+
+@pytest.mark.parametrize(
+    ("contexts", "rewards", "zero_start"),
+    [(1e-180, 1.0, True), (1.0, 1e-180, True), (1.0, 1e-180, False)],
+)
+def test_what_was_found_at_another_size_is_compared_with_nothing(contexts, rewards, zero_start):
+    """Squares of the old lag weights, or of the old noise, are no numbers in the new units."""
+    past, is_late = history(n=160), np.arange(160) >= 80
+    part = past.trajectories["0"]
+    value = np.where(is_late, 1.0, rewards) * part.measurements.value
+    xi = np.where(is_late, 1.0, contexts)[:, np.newaxis] * part.contexts
+    part = replace(part, contexts=xi, measurements=replace(part.measurements, value=value))
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, zero_start=zero_start)
+    past = replace(past, trajectories={"0": part})
+    agent.install(agent.fit(past.over(FitWindow(1, 1, 80, HORIZON, 80))))
+    assert agent.prediction is not None
+    assert np.isfinite(agent.fit(past.over(window(160))).theta).all()
+
+
+def test_a_chain_whose_evidence_is_no_number_is_not_drawn(monkeypatch):
+    """One context far beyond the others leaves a matrix that is no covariance, by rounding."""
+    monkeypatch.setattr(SmoothChains, "evidence", lambda chains: np.full(chains.n_chains, np.nan))
+    agent = agent_after(history(n=160), 160)
+    assert agent.prediction is not None

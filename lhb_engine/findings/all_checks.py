@@ -47,12 +47,12 @@ DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors 
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
 
 
-def latest(history: History, horizon: int) -> History:
+def latest(history: History, horizon: int, most: int = MOST_NUMBERS) -> History:
     """Return what checks read: the last rounds, and twice the lags, of the longest trajectories."""
     window = history.cut_window
     n_lags = min(2 * horizon, window.last)
     if history.latest_after is None:
-        n_rounds = max(1, min(LATEST, MOST_NUMBERS // history.dim))
+        n_rounds = max(1, min(LATEST, most // history.dim))
         first = max(window.first, window.last - n_rounds + 1)
         whole = replace(history, trajectories=history.of_chosen())
         cut = whole.cut(replace(window, first=first, n_lags=n_lags))
@@ -64,7 +64,7 @@ def latest(history: History, horizon: int) -> History:
     gap = min(2 * horizon, int(parts.lengths.max(initial=0)))
     numbers = np.cumsum((parts.lengths[order] + gap) * history.dim)
     kept = np.zeros(len(parts), bool)
-    kept[order] = (numbers <= 2 * MOST_NUMBERS) | (np.arange(len(order)) == 0)
+    kept[order] = (numbers <= 2 * most) | (np.arange(len(order)) == 0)
     return replace(cut, trajectories=parts.some(kept))
 
 

@@ -567,8 +567,7 @@ def test_only_the_latest_rounds_are_read():
     assert codes(history) == []
 
 
-def test_of_many_trajectories_as_many_are_read_as_are_cheap(monkeypatch):
-    monkeypatch.setattr(checks, "MOST_NUMBERS", 2500)
+def test_of_many_trajectories_as_many_are_read_as_are_cheap():
     parts, last = {}, 0
     for user in range(60):
         n = 100 if user == 7 else 12
@@ -577,7 +576,7 @@ def test_of_many_trajectories_as_many_are_read_as_are_cheap(monkeypatch):
             contexts_of(n, user), measured, positions=np.arange(last + 1, last + n + 1)
         )
         last += n
-    read = latest(over(parts, last), HORIZON)
+    read = latest(over(parts, last), HORIZON, most=2500)
     assert "07" in read.trajectories
     assert 20 < len(read.trajectories) < 60
     assert list(read.trajectories) == sorted(read.trajectories)

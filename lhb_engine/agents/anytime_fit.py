@@ -61,8 +61,7 @@ class AnytimeFit:
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
         self.candidates, self.products, self.dim = agent.candidates, agent.products, agent.width
-        # of a past before round 1 it says nothing
-        self.theta = agent.theta if agent.options.zero_start else None
+        self.theta = agent.theta
         self.sets = [widened(one, self.products) / self.units.contexts for one in sets]
 
     def estimate(self) -> Estimate:

@@ -42,8 +42,12 @@ class ExpectedPast:
         return rows.mixed(self.share)
 
     def beyond(self, theta: Floats) -> Floats:
-        """Return theta for such rows, (dim + 1,) -> (dim + 1,); the inverse of `whole`."""
-        return np.append(theta[:-1], theta[-1] - theta[:-1] @ self.share)
+        """Return theta for such rows, (dim + 1,) or (dim,) -> (dim + 1,); the inverse of `whole`.
+
+        One that says nothing of the past is as expected.
+        """
+        features, past = np.split(theta, [len(self.share)])
+        return np.append(features, past - features @ self.share if len(past) else 0.0)
 
     def whole(self, thetas: Floats) -> Floats:
         """Return thetas for rows as they were from those for such rows, (n, dim + 1)."""

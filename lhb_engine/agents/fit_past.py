@@ -219,14 +219,9 @@ class RowsPast:
         self._silent = np.flatnonzero(follows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
         old, self.form = self.prediction, None
-        if (
-            old is not None
-            and (
-                not old.has_squares
-                # what it says of choices is without what they do by these covariates
-                or old.effects[: len(follows)][follows[: len(old.effects)]].any()
-            )
-        ):
+        # what it says of choices may be without what they do by these covariates
+        hides = old is not None and old.effects[: len(follows)][follows[: len(old.effects)]].any()
+        if old is not None and (hides or not old.has_squares):
             self.prediction, self.form = None, old.form
         rows = self._counted(rows)
         if units is None:  # else they stand beside sums of all rows, as these came

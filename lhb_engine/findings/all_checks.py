@@ -25,7 +25,7 @@ from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_scores import MOST_NAMED, check_repetition, check_scores
 from lhb_engine.findings.check_series import Series, check_correlation, check_series
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
-from lhb_engine.findings.check_trajectories import check_levels, check_pairing, check_responses
+from lhb_engine.findings.check_trajectories import check_levels, check_others, check_responses
 from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Parts
 from lhb_engine.posterior.covariate_effects import changing
@@ -174,7 +174,7 @@ def _all(
         predictor = replace(predictor, theta=predictor.theta[:width])
     differ: list[Finding | Unchecked] = []
     if predictor is not None:
-        yield from check_pairing(rows, errors, predictor)
+        yield from check_others(rows, errors, predictor)
         differ = [*check_responses(rows, errors, predictor)]
     elif rows.owner.max(initial=0) > 0:
         yield Unchecked(("rewards_of_others", "responses_differ"), "rows")

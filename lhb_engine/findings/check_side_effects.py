@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import chdtri, ndtri, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
@@ -30,6 +31,8 @@ LEAST_HIDDEN = 0.15  # of what choices earn, that a covariate hides
 # offers that go with the covariate
 PERHAPS, BENT = 0.1, 0.06
 LASTING = 0.98  # of a covariate, at most, is there in the next round
+# whose each row is, one trajectory after the other, and how many rows apart errors may go together
+Near = tuple[Ints, int] | None
 
 
 class Rounds(NamedTuple):
@@ -229,13 +232,10 @@ def _total(by: Floats, dim: int, n_lags: int) -> Floats:
 
 
 def _clear(
-    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], *lasts: tuple[Ints, int]
+    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], near: Near = None
 ) -> tuple[Floats, float]:
-    """Return coefficients over their errors, (k,), 0 where by chance, and what they explain.
-
-    With `lasts`, whose rows are and a number of rows, errors that are so near may go together.
-    """
-    by, spread, explained, n_free = _regressed(target.astype(np.float64), columns, alike, *lasts)
+    """Return coefficients over their errors, (k,), 0 where by chance, and what they explain."""
+    by, spread, explained, n_free = _regressed(target.astype(np.float64), columns, alike, near)
     variances = np.diag(spread)
     shown = _are_clear(chance, by, variances, n_free)
     clear = np.where(shown, by / np.sqrt(np.where(shown, variances, 1.0)), 0.0)
@@ -250,7 +250,7 @@ def _are_clear(chance: float, by: Floats, variances: Floats, n_free: float = np.
 
 
 def _regressed(
-    target: Floats, columns: Floats, alike: Sequence[Ints], *lasts: tuple[Ints, int]
+    target: Floats, columns: Floats, alike: Sequence[Ints], near: Near = None
 ) -> tuple[Floats, Floats, Floats, float]:
     """Regress on columns, about the means of those that are alike in each way.
 
@@ -270,8 +270,8 @@ def _regressed(
     errors = columns * (target - explained)[:, np.newaxis]
     free = len(target) - len(moved) - sum(len(np.unique(way)) - 1 for way in alike)
     white = inverse @ (errors.T @ errors) @ inverse * (len(target) / max(free, 1))
-    for whose, n_rows in lasts:
-        more, n_free = _lasting(target - explained, columns @ inverse, whose, n_rows)
+    if near is not None:
+        more, n_free = _lasting(target - explained, columns @ inverse, *near)
         white *= np.sqrt(np.outer(more, more))
     spread[np.ix_(moved, moved)] = white + 1e-300 * np.eye(len(moved))
     return by, spread, explained, n_free
@@ -282,15 +282,15 @@ def _lasting(errors: Floats, columns: Floats, whose: Ints, n_rows: int) -> tuple
 
     Errors that do not depend on the columns last by themselves: docs/model.md (12.7).
     """
-    size, sizes = max(float(errors @ errors), 1e-300), np.einsum("ij,ij->j", columns, columns)
-    more, squares = np.ones(len(sizes)), 1.0
-    for lag in range(1, min(n_rows, len(errors))):
-        same = whose[lag:] == whose[:-lag]
-        by = float(errors[lag:] @ (errors[:-lag] * same)) / size
-        both = np.einsum("ij,ij->j", columns[lag:], columns[:-lag] * same[:, np.newaxis])
-        more += 2.0 * np.maximum(by * both / sizes, 0.0)  # below 0 by means of few rows
-        squares += 2.0 * by**2
-    return more, len(errors) / squares
+    is_new = np.diff(whose, prepend=whose[0]) != 0
+    n_rows = min(n_rows, int(np.bincount(whose).max()))
+    place = np.arange(len(errors)) + np.cumsum(is_new) * (n_rows - 1)  # zeros between trajectories
+    laid = np.zeros((next_fast_len(int(place[-1]) + n_rows, real=True), 1 + columns.shape[1]))
+    laid[place] = np.column_stack([errors, columns])
+    sums = irfft(np.abs(rfft(laid, axis=0)) ** 2, len(laid), axis=0)[:n_rows]
+    by, both = np.split(sums[1:] / np.maximum(sums[0], 1e-300), [1], axis=1)
+    more = 1.0 + 2.0 * np.maximum(by * both, 0.0).sum(axis=0)  # below 0 by means of few rows
+    return more, len(errors) / (1.0 + 2.0 * float((by**2).sum()))
 
 
 def _about(columns: Floats, alike: Sequence[Ints]) -> Floats:

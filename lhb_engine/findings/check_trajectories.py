@@ -107,7 +107,7 @@ def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unch
         )
 
 
-def check_pairing(
+def check_others(
     rows: AlignedRounds, errors: Floats, predictor: Predictor
 ) -> Iterator[Finding | Unchecked]:
     """Look for rewards that go with what all choose, and not with their own trajectory's choices.
@@ -116,15 +116,15 @@ def check_pairing(
     docs/model.md (12.10).
     """
     order = rows.in_order()
-    owner = rows.owner[order[len(order) % TOGETHER :]].reshape(-1, TOGETHER)
+    order = order[len(order) % TOGETHER :]
+    owner = rows.owner[order].reshape(-1, TOGETHER)
     n_apart = 1 + (np.diff(np.sort(owner, axis=1), axis=1) > 0).sum(axis=1)
     if len(np.unique(owner)) < 2 * LEAST_TRAJECTORIES or 2 * np.median(n_apart) < TOGETHER:
         if rows.owner.max(initial=0) > 0:  # whoever plays alone is compared with nobody
             yield Unchecked(("rewards_of_others",), "rows")
         return
     alone = residuals(rows, predictor.theta, predictor.lag_weights, 0.0 * predictor.beside)
-    both = np.stack([rows.y - alone, errors])[:, order[len(order) % TOGETHER :]]
-    both = both.reshape(2, -1, TOGETHER)
+    both = np.stack([rows.y - alone, errors])[:, order].reshape(2, -1, TOGETHER)
     expected, left = (both - both.mean(axis=2, keepdims=True)).reshape(2, -1)
     size = float(expected @ expected)
     missing = -float(expected @ left) / max(size, 1e-300)

@@ -69,7 +69,7 @@ class Predictor:
 
     @property
     def has_squares(self) -> bool:
-        """Whether squares are numbers: not once contexts, or rewards, are of quite another size."""
+        """Whether squares of noise and lag weights are floats; not so once sizes change by far."""
         size = max(self.noise, float(np.abs(self.lag_weights).max(initial=0.0)))
         return size < MOST_SIZE and (self.noise == 0.0 or self.noise * MOST_SIZE > 1.0)
 

@@ -44,7 +44,7 @@ class ExpectedPast:
     def beyond(self, theta: Floats) -> Floats:
         """Return theta for such rows, (dim + 1,) or (dim,) -> (dim + 1,); the inverse of `whole`.
 
-        One that says nothing of the past is as expected.
+        A theta of the features alone pays before round 1 what is expected.
         """
         features, past = np.split(theta, [len(self.share)])
         return np.append(features, past - features @ self.share if len(past) else 0.0)
@@ -147,7 +147,7 @@ def draws_of(groups: Sequence[Chains], n_sweeps: int, temper: float) -> Draws:
     Chains of one kind are a group; they are resampled among each other, and draws of all groups
     are pooled by the sums of their chances.
     """
-    # that of a chain whose matrix is no covariance by rounding is no number
+    # NaN where rounding makes a chain's matrix no covariance: that chain is not drawn
     evidence = [np.nan_to_num(chains.evidence(), nan=-np.inf) for chains in groups]
     largest = max(float(of.max()) for of in evidence)
     chances = [np.exp((of - largest) / temper) for of in evidence]

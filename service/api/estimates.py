@@ -60,8 +60,12 @@ def estimate_answer(
 
 
 # checks of several trajectories, and the option with which there is nothing to look for
-OF_SEVERAL = {"levels_differ": "levels", "responses_differ": "own"}
-OF_SEVERAL |= dict.fromkeys(("trajectories_end", "rewards_of_others"), "")
+OF_SEVERAL = {
+    "levels_differ": "levels",
+    "responses_differ": "own",
+    "trajectories_end": "",
+    "rewards_of_others": "",
+}
 
 
 @router.read(

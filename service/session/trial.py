@@ -150,7 +150,7 @@ class Trial:
         return replace(self, guard="tripped", until_slot=begun.over)
 
     def summed(self, n_rounds: int, n_rewards: int) -> tuple[int, int]:
-        """Return which of so many need no sums: where nothing is compared, all."""
+        """Return how many rounds and rewards need no sums: all, where nothing is compared."""
         return (0, 0) if self.is_on else (n_rounds, n_rewards)
 
     def counts(self, slot: int, horizon: int) -> bool:

@@ -10,7 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from service.session.records import OpenWindow, SessionKey
+from service.session.fit_schedule import OpenWindow
+from service.session.records import SessionKey
 from service.storage.sql.statements import COLUMNS
 from service.transfer.without_server import run
 from service.writer.agent_cache import build_agent

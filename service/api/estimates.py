@@ -18,7 +18,8 @@ from service.api.sessions import features_of_theta
 from service.commands.out_of_turn import ask_fit
 from service.fits.record import findings_of, last_estimated
 from service.rounds.timeline import timeline_of
-from service.session.records import DueFit, EstimateRow, SessionRow
+from service.session.fit_schedule import DueFit
+from service.session.records import EstimateRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent, deciding

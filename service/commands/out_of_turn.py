@@ -1,6 +1,7 @@
 """Fits beside the schedule: of many new rewards, asked for, and after somebody was erased."""
 
 from dataclasses import replace
+from typing import Literal
 
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
@@ -8,10 +9,15 @@ from service.fits.beginning import beginning
 from service.fits.when_due import LEAST, fit_now, pending, start_next
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
-from service.session.records import Asked, DueFit, SessionKey, SessionRow
+from service.session.fit_schedule import DueFit
+from service.session.records import SessionKey, SessionRow
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import session_command
 from service.writer.unit_of_work import UnitOfWork
+
+# What asking for a fit did. begun: a fit is due now. due: one was due already, and no other begins.
+# nothing_new: all rewards are in the last fit.
+Asked = Literal["begun", "due", "nothing_new"]
 
 
 def fit_log(uow: UnitOfWork, session: SessionRow, agents: Agents) -> None:

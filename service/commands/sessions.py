@@ -16,15 +16,9 @@ from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.when_due import take_options, wait_longer
 from service.rounds.timeline import timeline_of
+from service.session.fit_schedule import OpenWindow
 from service.session.names import NO_NAMES, Names, check_names, computed_labels
-from service.session.records import (
-    COMMAND_LINE,
-    MOST_CHANGES,
-    Actor,
-    OpenWindow,
-    SessionKey,
-    SessionRow,
-)
+from service.session.records import COMMAND_LINE, MOST_CHANGES, Actor, SessionKey, SessionRow
 from service.session.rules import CHANGES, Step, check_rules
 from service.session.slot_clock import new_clock
 from service.session.spec import PLAIN, SessionSpec, canonical

@@ -13,7 +13,8 @@ from service.fits.fit_answer import Fitted
 from service.fits.record import record_fit
 from service.fits.when_due import fit_anew_by_options, fit_unread, start_next, take_options
 from service.rounds.slot_sums import keep_settled
-from service.session.records import MOST_CHANGES, Actor, DueFit, SessionKey, SessionRow
+from service.session.fit_schedule import DueFit
+from service.session.records import MOST_CHANGES, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules, model_of
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import SessionCommand

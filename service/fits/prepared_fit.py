@@ -24,7 +24,8 @@ from service.fits.fit_answer import FitSums
 from service.rounds.offered_arms import stored_sets
 from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import Past, timeline_of
-from service.session.records import KeptSumsRow, SessionRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import KeptSumsRow, SessionRow
 from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent

@@ -10,7 +10,8 @@ from lhb_engine.history import FitWindow, Floats, Ints
 from service.fits.when_due import opening
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
-from service.session.records import OUT_OF_TURN, DueFit, OpenWindow, SessionRow
+from service.session.fit_schedule import OUT_OF_TURN, DueFit, OpenWindow
+from service.session.records import SessionRow
 from service.writer.agent_cache import build_agent
 
 

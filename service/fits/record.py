@@ -8,7 +8,8 @@ from lhb_engine.findings.finding import Finding, by_names
 from service.fits.fit_answer import Fitted
 from service.rounds.offered_arms import feature_names
 from service.rounds.timeline import in_rounds
-from service.session.records import DueFit, EstimateRow, SessionRow
+from service.session.fit_schedule import DueFit
+from service.session.records import EstimateRow, SessionRow
 from service.storage.reader import Reader
 from service.writer.notices import announce
 from service.writer.unit_of_work import UnitOfWork

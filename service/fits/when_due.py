@@ -18,7 +18,8 @@ from service.fits.record import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
 from service.rounds.timeline import Timeline, timeline_of
-from service.session.records import DueFit, DueReason, OpenWindow, SessionKey, SessionRow, Watermark
+from service.session.fit_schedule import DueFit, DueReason, OpenWindow, Watermark
+from service.session.records import SessionKey, SessionRow
 from service.session.rules import model_of
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import session_command

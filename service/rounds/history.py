@@ -43,7 +43,8 @@ from service.rounds.stored_rows import (
     with_covariates,
     with_values,
 )
-from service.session.records import KeptSumsRow, SessionRow, VoidRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import KeptSumsRow, SessionRow, VoidRow
 from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader, in_columns
 

@@ -10,8 +10,9 @@ from lhb_engine.agents import Agent
 from lhb_engine.context_sets import latest_kept
 from lhb_engine.history import FitWindow, Floats
 from service.rounds.timeline import timeline_of
+from service.session.fit_schedule import Watermark
 from service.session.kept_contexts import unpack
-from service.session.records import SessionRow, Watermark
+from service.session.records import SessionRow
 from service.storage.reader import ChosenArm, Reader
 
 EARLY = 2000  # decisions, in which arms were tried

@@ -15,14 +15,8 @@ from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
 from service.rounds.stored_rows import n_named
-from service.session.records import (
-    DecisionRow,
-    DueFit,
-    KeptSumsRow,
-    SessionRow,
-    TrajectoryRow,
-    Watermark,
-)
+from service.session.fit_schedule import DueFit, Watermark
+from service.session.records import DecisionRow, KeptSumsRow, SessionRow, TrajectoryRow
 from service.session.rules import has_only_sums, looks_back
 from service.storage.reader import FOR_EVER, Reader, SumsPlace
 

@@ -30,7 +30,8 @@ from service.rounds.stored_rows import (
     stored_measurements,
     with_covariates,
 )
-from service.session.records import SessionRow, SlotSumsRow, TrajectoryRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import SessionRow, SlotSumsRow, TrajectoryRow
 from service.session.slot_clock import SlotClock
 from service.storage.reader import MeasuredRow, Range, Reader
 

@@ -14,14 +14,8 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints
 from service.rounds.stored_rows import joined_ranges, n_given, unnamed_after
-from service.session.records import (
-    DecisionRow,
-    SessionKey,
-    SessionRow,
-    SlotSumsRow,
-    TrajectoryRow,
-    Watermark,
-)
+from service.session.fit_schedule import Watermark
+from service.session.records import DecisionRow, SessionKey, SessionRow, SlotSumsRow, TrajectoryRow
 from service.session.slot_clock import STRETCH, SlotClock
 from service.storage.ports import Changes
 from service.storage.reader import FOR_EVER, Range, Reader

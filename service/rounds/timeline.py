@@ -34,6 +34,7 @@ from service.rounds.reward_rounds import (
 from service.rounds.slot_history import PastBySlot, PastBySlotOfAll
 from service.rounds.slot_sums import without_part
 from service.session.covariates import covariates_text
+from service.session.fit_schedule import Watermark
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -43,7 +44,6 @@ from service.session.records import (
     SlotSumsRow,
     TrajectoryKey,
     TrajectoryRow,
-    Watermark,
 )
 from service.session.slot_clock import MOST_SLOTS, SlotClock, longest_total
 from service.session.trial import Begun

@@ -18,9 +18,10 @@ from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
+from service.session.fit_schedule import DueFit, DueReason, Schedule, Watermark
 from service.session.kept_contexts import may_be_kept
 from service.session.names import after_choice, check_names, fill_repetition
-from service.session.records import UNCHANGED, DueFit, DueReason, Schedule, SessionRow, Watermark
+from service.session.records import UNCHANGED, SessionRow
 from service.session.rules import COPIES
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written

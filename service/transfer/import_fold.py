@@ -32,17 +32,16 @@ from service.rounds.closing import closing_of
 from service.rounds.events import apply
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
+from service.session.fit_schedule import OUT_OF_TURN, Schedule
 from service.session.kept_contexts import pack
 from service.session.names import imported_names
 from service.session.records import (
-    OUT_OF_TURN,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
     LiftSumsRow,
     LiftUnitRow,
     MeasurementRow,
-    Schedule,
     SessionRow,
     SlotSumsRow,
     TrajectoryRow,

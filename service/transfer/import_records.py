@@ -19,11 +19,11 @@ from service.base.field_types import (
     field_name,
 )
 from service.lift.sums import MOST_POINTS, ShadowSums
+from service.session.fit_schedule import DueReason
 from service.session.records import (
     MOST_CHANGES,
     PARTS,
     DecisionRow,
-    DueReason,
     EstimateRow,
     KeptSumsRow,
     LiftUnitRow,

@@ -23,7 +23,8 @@ from service.fits.prepared_fit import answered, read_fit
 from service.rounds.retention import rounds_left
 from service.rounds.stored_rows import gaps_of
 from service.rounds.timeline import timeline_of
-from service.session.records import DecisionRow, EstimateRow, SessionRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import DecisionRow, EstimateRow, SessionRow
 from service.session.trial import played_again
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.history import FitWindow
+from service.session.fit_schedule import OpenWindow, Schedule
 from service.session.records import (
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
     MeasurementRow,
-    OpenWindow,
-    Schedule,
     SessionKey,
     SessionRow,
     TrajectoryKey,

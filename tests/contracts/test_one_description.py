@@ -11,7 +11,8 @@ from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.agents.base import Deciding
 from lhb_engine.estimate import Estimate, LagForm
 from service.api import request_bodies
-from service.session.records import Asked, DecisionRow
+from service.commands.out_of_turn import Asked
+from service.session.records import DecisionRow
 from service.session.trial import PlayedBy
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.sql.statements import COLUMNS, COUNTERS, column_types

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.session.records import ApiKey, DueFit, OpenWindow, Schedule, Watermark
+from service.session.fit_schedule import DueFit, OpenWindow, Schedule, Watermark
+from service.session.records import ApiKey
 from service.storage.transactions import Store
 from tests.contracts.sample_rows import (
     S1,

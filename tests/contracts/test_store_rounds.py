@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.session.records import DecisionRow, HiddenRows, VoidRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import DecisionRow, HiddenRows, VoidRow
 from service.storage.reader import PAGE_BYTES, n_bytes
 from service.storage.transactions import Store
 from tests.contracts.sample_rows import (

@@ -8,7 +8,8 @@ import pytest
 import service.rounds.history
 from lhb_engine.history import FitWindow
 from service.rounds.history import PastByDecision
-from service.session.records import KeptSumsRow, SlotSumsRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import KeptSumsRow, SlotSumsRow
 from service.storage.reader import Range, Reader
 from service.storage.transactions import Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory

@@ -2,7 +2,8 @@
 
 from lhb_engine.history import FitWindow, History
 from service.rounds.timeline import timeline_of
-from service.session.records import SessionRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import SessionRow
 from service.storage.reader import Reader
 
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
-from service.session.records import Watermark
+from service.session.fit_schedule import Watermark
 from tests.examples import examples
 from tests.service.histories import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness

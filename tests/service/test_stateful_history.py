@@ -24,7 +24,7 @@ from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.session.records import Watermark
+from service.session.fit_schedule import Watermark
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

@@ -17,7 +17,8 @@ from service.commands.decisions import void_decision
 from service.rounds import slot_sums
 from service.rounds.timeline import Past, timeline_of
 from service.session import slot_clock
-from service.session.records import SessionKey, SlotSumsRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import SessionKey, SlotSumsRow
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.command import SessionCommand

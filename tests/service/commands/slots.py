@@ -7,7 +7,8 @@ import pytest
 
 from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem, ProblemCode
-from service.session.records import SessionRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import SessionRow
 from tests.service.histories import read_history
 from tests.service.service_harness import ServiceHarness
 

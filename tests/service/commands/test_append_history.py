@@ -16,7 +16,7 @@ from service.lift.exact import ONE
 from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NO_ROW, LiftSums, row_of
 from service.lift.watch import keep_lift
-from service.session.records import DueFit
+from service.session.fit_schedule import DueFit
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until

@@ -10,7 +10,7 @@ from service.base.problems import Problem
 from service.commands.decisions import void_decision
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
-from service.session.records import Watermark
+from service.session.fit_schedule import Watermark
 from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

@@ -11,7 +11,7 @@ from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem
 from service.commands.append_history import Log, append_history
 from service.commands.decisions import void_decision
-from service.session.records import Watermark
+from service.session.fit_schedule import Watermark
 from service.storage.transactions import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

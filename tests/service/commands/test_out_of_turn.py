@@ -17,7 +17,8 @@ from service.commands.out_of_turn import LEAST, ask_fit
 from service.commands.rewards import ReceiveRewards
 from service.fits import when_due
 from service.rounds.reward import Reward
-from service.session.records import DueFit, FitQueue
+from service.session.fit_schedule import DueFit
+from service.session.records import FitQueue
 from service.transfer.file_format import export_session
 from tests.service.conftest import Serve, problem, until
 from tests.service.service_harness import OK, ZERO, ServiceHarness

@@ -13,7 +13,7 @@ from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import remove_session
 from service.rounds import history
-from service.session.records import Watermark
+from service.session.fit_schedule import Watermark
 from service.transfer.replay import replay_session
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import seldom_fitted  # noqa: F401

@@ -8,7 +8,8 @@ from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.rounds.slot_history import PastBySlot
 from service.rounds.slot_sums import SettledSlots, SlotSums, keep_slots
-from service.session.records import SessionRow, Watermark
+from service.session.fit_schedule import Watermark
+from service.session.records import SessionRow
 from service.storage.reader import Reader
 from tests.service.fits.slot_world import make_small
 from tests.service.service_harness import ServiceHarness

@@ -70,7 +70,12 @@ OTHERS = (
 )
 
 
-def page(seeds: range, names: list[str], say: Callable[[str], None]) -> str:
+def page(
+    seeds: range,
+    names: list[str],
+    say: Callable[[str], None],
+    worlds: tuple[OtherWorld, ...] = OTHERS,
+) -> str:
     """Play the worlds that are installed, and return the page."""
     lines = [
         "# Worlds that nobody here wrote",
@@ -78,7 +83,7 @@ def page(seeds: range, names: list[str], say: Callable[[str], None]) -> str:
         f"By `lhb bench worlds --seeds {len(seeds)} --first-seed {seeds.start}`: means "
         "and their standard errors. No choice was made on these seeds.",
     ]
-    for world in OTHERS:
+    for world in worlds:
         if not names or world.package in names:
             lines += ["", *_section(world, seeds, say)]
     return "\n".join(lines) + "\n"

@@ -113,7 +113,7 @@ def _timed(feature: Feature, seconds: int) -> dict[str, float]:
         return _found("cpu_us", used / answered.n * 1e6, server, sizes)
 
 
-def _counted(feature: Feature, seconds: int) -> dict[str, float]:
+def _counted(feature: Feature, seconds: int, waves: int = WAVES_A_SECOND) -> dict[str, float]:
     """Return its thousands of user instructions a decision, and the same."""
     with (
         tempfile.TemporaryDirectory() as name,
@@ -121,11 +121,11 @@ def _counted(feature: Feature, seconds: int) -> dict[str, float]:
     ):
         paths = [f"/v1/sessions/{id}/decisions" for id in server.ids]
         requests = cycle([request_of(path, decision_body(), server.headers) for path in paths])
-        send_waves(server, requests, WAVES_A_SECOND // 4)
+        send_waves(server, requests, waves // 4)
         n, sizes = 0, []
         with counting(server.pid, folder) as counts:
             for _ in range(seconds):
-                n += send_waves(server, requests, WAVES_A_SECOND)
+                n += send_waves(server, requests, waves)
                 if feature.is_scraped:
                     sizes.append(server.scrape())
         return _found("instructions", counts[0] / n / 1e3, server, sizes)

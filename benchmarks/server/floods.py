@@ -23,14 +23,13 @@ import numpy as np
 from benchmarks.server.large_session import session_file
 from benchmarks.server.load import DIM, N_ARMS
 
-LOG_ROUNDS, SHORT_ROUNDS = 10_000, 1000
 N_DELETED = 3  # large sessions
 N_IMPORTS = 4  # at once
 COLLISIONS = 40.0  # a second
-N_LARGE, LARGE_DIM, LARGE_ROUNDS = 3, 600, 600  # sessions whose fit takes about 10 s of CPU
+N_LARGE = 3  # sessions with long fits
 N_UNREAD, N_READERS = 8, 4
 N_TRAJECTORIES = 50  # of the session whose trajectories are listed, a short log each
-N_LEARNERS, LEARNER_DIM = 400, 128  # sessions of agents with 0.5 MB each
+LEARNER_DIM = 128  # of an agent with 0.5 MB
 N_FLOODING = 4  # connections
 BATCH, N_ACTIONS, MANY_ARMS, NAMED_ARMS = 1000, 400, 70_000, 9000
 NICENESS = 10
@@ -49,12 +48,22 @@ class Flooded:
         Of the tenant that floods.
     rounds : int
         Of a large session.
+    log_rounds, short_rounds : int
+        Of a history that is appended, and of a short one.
+    fit_size : int
+        Rounds and features of a session whose fit takes about 10 s of CPU.
+    n_learners : int
+        Sessions of large agents.
     end : threading.Event
         Set when the flood has to stop.
     """
 
     client: httpx.Client
     rounds: int
+    log_rounds: int = 10_000
+    short_rounds: int = 1000
+    fit_size: int = 600
+    n_learners: int = 400
     end: threading.Event = field(default_factory=threading.Event)
 
     def create(self, **settings: Any) -> str:
@@ -74,7 +83,7 @@ class Flooded:
     def file(self) -> bytes:
         """Return the file of a session with `rounds` rounds."""
         session = self.create()
-        assert self.post(f"/v1/sessions/{session}/history", log(SHORT_ROUNDS)) == 201
+        assert self.post(f"/v1/sessions/{session}/history", log(self.short_rounds)) == 201
         short = self.client.get(f"/v1/sessions/{session}/events").content
         self.client.delete(f"/v1/sessions/{session}")
         return session_file(short, self.rounds)
@@ -99,7 +108,7 @@ def imports(flooded: Flooded) -> list[Work]:
 
 def histories(flooded: Flooded) -> list[Work]:
     """Append histories of 10 000 rounds."""
-    body = log(LOG_ROUNDS)
+    body = log(flooded.log_rounds)
     return [lambda: flooded.post(f"/v1/sessions/{flooded.create()}/history", body)]
 
 
@@ -148,10 +157,11 @@ def strangers(flooded: Flooded) -> list[Work]:
 
 def fits(flooded: Flooded) -> list[Work]:
     """Keep long fits due: sessions of a large dim, each deleted when its fit is done."""
-    body = log(LARGE_ROUNDS, LARGE_DIM)
+    size = flooded.fit_size
+    body = log(size, size)
 
     def fit() -> None:
-        path = f"/v1/sessions/{flooded.create(algorithm='anytime', dim=LARGE_DIM, horizon=4)}"
+        path = f"/v1/sessions/{flooded.create(algorithm='anytime', dim=size, horizon=4)}"
         flooded.post(f"{path}/history", body)
         while not flooded.end.is_set() and flooded.client.get(path).json().get("fit_due"):
             time.sleep(0.2)
@@ -184,7 +194,7 @@ def pages(flooded: Flooded) -> list[Work]:
     """Read all that is large, whole: exports, and the longest pages of each listing."""
     session = flooded.large()
     many = flooded.create()
-    body = log(SHORT_ROUNDS)
+    body = log(flooded.short_rounds)
     for i in range(N_TRAJECTORIES):
         flooded.post(
             f"/v1/sessions/{many}/history", body.replace(b"{", b'{"trajectory": "%d", ' % i, 1)
@@ -207,7 +217,7 @@ def agents(flooded: Flooded) -> list[Work]:
     """Ask for decisions of many sessions in turn whose agents are large."""
     settings = {"algorithm": "lin_ucb", "dim": LEARNER_DIM}
     body = json.dumps({"contexts": [[0.1] * LEARNER_DIM]}).encode()
-    paths = [f"/v1/sessions/{flooded.create(**settings)}" for _ in range(N_LEARNERS)]
+    paths = [f"/v1/sessions/{flooded.create(**settings)}" for _ in range(flooded.n_learners)]
     for path in paths:  # an agent that has learned nothing is small
         flooded.post(f"{path}/decisions", body)
         flooded.post(f"{path}/rewards", b'{"round": 1, "value": 1.0}')
@@ -216,7 +226,7 @@ def agents(flooded: Flooded) -> list[Work]:
     def decide() -> None:
         nonlocal n
         n += 1
-        flooded.post(f"{paths[n % N_LEARNERS]}/decisions", body)
+        flooded.post(f"{paths[n % len(paths)]}/decisions", body)
 
     return [decide]
 

@@ -30,7 +30,12 @@ SETTLE_SECONDS = 1.0
 
 
 def run(
-    factors: list[float], seconds: float, n_arms: int, dim: int, max_wait: float
+    factors: list[float],
+    seconds: float,
+    n_arms: int,
+    dim: int,
+    max_wait: float,
+    most: int = MOST_CONNECTIONS,
 ) -> dict[str, Any]:
     """Offer multiples of the load that a server on a new SQLite file can carry.
 
@@ -44,13 +49,15 @@ def run(
         Of a decision.
     max_wait : float
         The server's LHB_MAX_WAIT_SECONDS.
+    most : int
+        Connections.
     """
     contexts = np.random.default_rng(1).uniform(-1, 1, (n_arms, dim)).round(12).tolist()
     body = json.dumps({"contexts": contexts})
     with tempfile.TemporaryDirectory() as folder:
         settings = {"LHB_DATABASE_URL": f"sqlite:///{Path(folder, 'bench.db')}"}
         settings["LHB_MAX_WAIT_SECONDS"] = str(max_wait)
-        settings["LHB_MAX_CONNECTIONS"] = str(MOST_CONNECTIONS + OLD_CONNECTIONS)
+        settings["LHB_MAX_CONNECTIONS"] = str(most + OLD_CONNECTIONS)
         with servers(1, SERVE, **settings) as [(address, pid)], _apart(pid) as is_apart:
             with httpx.Client(base_url=address, timeout=60) as client:
                 made = {"algorithm": "uniform", "dim": dim, "horizon": 100}
@@ -63,7 +70,7 @@ def run(
             used, carried = cpu_seconds([pid]) - used, waiting.requests_per_second
             requests = [request_of(f"/v1/sessions/{id}/decisions", body) for id in ids]
             loads = {
-                f"{x:g}": _offered(address, pid, requests, seconds, x * carried, carried)
+                f"{x:g}": _offered(address, pid, requests, seconds, x * carried, carried, most)
                 for x in factors
             }
     peak = max(carried, *(load["served"] for load in loads.values()))
@@ -80,10 +87,16 @@ def run(
 
 
 def _offered(
-    url: str, pid: int, requests: list[bytes], seconds: float, rate: float, carried: float
+    url: str,
+    pid: int,
+    requests: list[bytes],
+    seconds: float,
+    rate: float,
+    carried: float,
+    most: int,
 ) -> dict[str, float]:
     """Offer a load for some seconds after it has settled."""
-    n = min(round(carried * WAITING_SECONDS) + MORE_CONNECTIONS, MOST_CONNECTIONS)
+    n = min(round(carried * WAITING_SECONDS) + MORE_CONNECTIONS, most)
     n = most_connections(n + OLD_CONNECTIONS) - OLD_CONNECTIONS  # open files are limited as there
     used = cpu_seconds([pid])
     got = offer(url, requests, rate, SETTLE_SECONDS + seconds, n, SETTLE_SECONDS)

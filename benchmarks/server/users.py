@@ -30,7 +30,6 @@ from benchmarks.server.user_traffic import DIM, N_ARMS, Players, timed
 
 HORIZON = 20
 ROUNDS = 10  # of each trajectory
-ONE_ROUNDS = 10_000  # of the session with one trajectory
 FIRST = 1000  # trajectories that are copied, and as many at the end that are not
 N_READS = 40  # of each kind in a turn
 WORKER = "from service.operation.worker import run; run()"
@@ -46,6 +45,8 @@ def run(
     n_processes: int,
     turns: int = 5,
     on_size: Callable[[int, dict[str, Any]], None] = lambda n, found: None,
+    one_rounds: int = 10_000,
+    n_copied: int = FIRST,
 ) -> dict[str, Any]:
     """Measure a session of each of `sizes` trajectories beside one of one trajectory.
 
@@ -63,13 +64,17 @@ def run(
         Turns of each session. A figure is the median of its turns, a ratio that of their ratios.
     on_size : callable
         Called with each size and what was measured, as soon as it is.
+    one_rounds : int
+        Rounds of the session with one trajectory.
+    n_copied : int
+        Trajectories that are copied.
     """
     found = {}
     for n in sizes:
         with tempfile.TemporaryDirectory() as folder:
             url = database or f"sqlite:///{folder}/users.db"
             serve = partial(_serving, url, 1 if database is None else n_processes)
-            found[n] = _of_size(url, serve, n, seconds, turns)
+            found[n] = _of_size(url, serve, n, seconds, turns, one_rounds, n_copied)
         on_size(n, found[n])
     return {
         "settings": {
@@ -88,11 +93,17 @@ def run(
 
 
 def _of_size(
-    url: str, serve: Callable[[], Any], n: int, seconds: float, turns: int
+    url: str,
+    serve: Callable[[], Any],
+    n: int,
+    seconds: float,
+    turns: int,
+    one_rounds: int,
+    n_copied: int,
 ) -> dict[str, Any]:
-    copies = 0 if n <= 2 * FIRST else n // FIRST - 2
-    first = n if copies == 0 else FIRST
-    one: dict[str, Any] = {"rounds": ONE_ROUNDS}
+    copies = 0 if n <= 2 * n_copied else n // n_copied - 2
+    first = n if copies == 0 else n_copied
+    one: dict[str, Any] = {"rounds": one_rounds}
     many: dict[str, Any] = {"rounds": n * ROUNDS}
     with serve() as started:
         pass
@@ -100,7 +111,7 @@ def _of_size(
     with serve() as started:
         began = time.perf_counter()
         ids = [_session(started)]
-        _fill(started, ids[0], range(1), ONE_ROUNDS)
+        _fill(started, ids[0], range(1), one_rounds)
         one["fill_seconds"] = time.perf_counter() - began
         _wait_for_fits(started, ids[0])
     sizes.append(_stored_bytes(url))
@@ -114,7 +125,7 @@ def _of_size(
     many["fill_seconds"] = time.perf_counter() - began
     many["copied_rounds"] = copies * first * ROUNDS
     sizes.append(_stored_bytes(url))
-    one["bytes_a_round"] = (sizes[1] - sizes[0]) / ONE_ROUNDS
+    one["bytes_a_round"] = (sizes[1] - sizes[0]) / one_rounds
     many["bytes_a_round"] = (sizes[2] - sizes[1]) / (first * (copies + 1) * ROUNDS)
     with serve() as started, _clients(started) as clients:
         pids = [pid for _, pid in started]
@@ -127,7 +138,7 @@ def _of_size(
         if copies:
             players[1][0].play_one()  # a fit is due: most measurements are in none
             many["first_fit"] = _fit(clients[0], ids[1])
-            _fill(started, ids[1], range(n - FIRST, n), ROUNDS)
+            _fill(started, ids[1], range(n - n_copied, n), ROUNDS)
         for mine, found, id in zip(players, (one, many), ids, strict=True):
             mine[0].play_one()
             _fit(clients[0], id)  # or the one asked for is the one due, of earlier rounds

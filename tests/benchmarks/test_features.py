@@ -44,11 +44,10 @@ def test_the_instructions_of_a_decision_are_counted(monkeypatch: pytest.MonkeyPa
 
     def of_on(feature: features.Feature, seconds: int) -> dict[str, float]:
         if feature.is_collected:
-            return counted(feature, seconds)
+            return counted(feature, seconds, waves=8)
         return {"instructions": 400.0, "log_lines": 0, "scrapes": 0}
 
     monkeypatch.setattr(features, "_counted", of_on)
-    monkeypatch.setattr(features, "WAVES_A_SECOND", 8)
     found = features.run(1, 1, [ON], is_counted=True)["features"]
     check(found, "instructions")
     assert 100 < found[ON]["instructions"] < 5000  # thousands

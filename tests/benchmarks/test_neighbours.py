@@ -60,16 +60,13 @@ def test_a_large_session_is_as_if_it_had_been_played(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_flood_does_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in ("LOG_ROUNDS", "SHORT_ROUNDS", "LARGE_ROUNDS", "N_LEARNERS"):
-        monkeypatch.setattr(floods, setting, 20)
-    monkeypatch.setattr(floods, "LARGE_DIM", 12)
+def test_every_flood_does_its_work(tmp_path: Path) -> None:
     with (
         servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{tmp_path / 'lhb.db'}") as [(url, _)],
         httpx.Client(base_url=url, timeout=60) as client,
     ):
         for flood in floods.FLOODS.values():
-            flooded = floods.Flooded(client, 40)
+            flooded = floods.Flooded(client, 40, 20, 20, fit_size=20, n_learners=20)
             flooded.end.set()
             for one in {id(work): work for work in flood(flooded)}.values():
                 one()

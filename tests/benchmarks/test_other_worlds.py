@@ -21,15 +21,14 @@ def test_a_session_round_by_round_decides_as_the_simulation_does():
     np.testing.assert_array_equal(arms, played.arms)
 
 
-def test_a_world_that_is_not_installed_is_named_and_the_others_are_played(monkeypatch):
+def test_a_world_that_is_not_installed_is_named_and_the_others_are_played():
     def absent(seeds):
         raise ModuleNotFoundError("No module named 'world'")
 
     first, second = page.OTHERS[:2]
     others = (replace(first, run=absent), replace(second, run=lambda seeds: [("who", [1.0, 3.0])]))
-    monkeypatch.setattr(page, "OTHERS", others)
     said = []
-    text = page.page(range(2), [], said.append)
+    text = page.page(range(2), [], said.append, others)
     assert said[0].startswith(f"SKIPPED {first.package}: No module named 'world'. Install it: pip")
     assert "**Skipped**: No module named 'world'." in text
     assert "\n- who: 2.00 ± 1.00\n" in text

@@ -76,10 +76,9 @@ def test_starts_and_soaks_report_figures() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [overload.MOST_CONNECTIONS, 100])
-def test_overload_says_what_is_served(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overload_says_what_is_served(most: int) -> None:
     """Also where it would take more connections than the server allows, as on a fast machine."""
-    monkeypatch.setattr(overload, "MOST_CONNECTIONS", most)
-    found = overload.run([2.0], 1.0, 20, 10, 5.0)
+    found = overload.run([2.0], 1.0, 20, 10, 5.0, most)
     load = found["loads"]["2"]
     assert found["carried"] > 0
     assert load["served"] > 0

@@ -83,10 +83,8 @@ def rows_of(path: Path, id: str) -> list[list[Any]]:
 
 
 @pytest.mark.slow
-def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "ONE_ROUNDS", 40)
-    monkeypatch.setattr(users, "FIRST", 10)
-    found = users.run(None, [40], 0.3, 1, 2)["trajectories"][40]
+def test_everything_is_measured() -> None:
+    found = users.run(None, [40], 0.3, 1, 2, one_rounds=40, n_copied=10)["trajectories"][40]
     assert (found["one"]["rounds"], found["many"]["rounds"]) == (40, 400)
     assert (found["many"]["copied_rounds"], found["many"]["first_fit"]["n_rows"]) == (200, 301)
     assert found["many"]["fit"]["n_rows"] >= 402

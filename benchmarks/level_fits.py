@@ -12,8 +12,7 @@ import numpy as np
 
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.anytime_options import AnytimeOptions
-from lhb_engine.design.moment_sums import GRAIN
-from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
+from lhb_engine.history import LATEST, SIZES, FitWindow, History, Measurements, Trajectory
 
 DIM, HORIZON, ROUNDS, LEVELS, NOISE = 5, 20, 40, 1.3, 0.1
 NEW = 20_000  # rounds since sums were kept
@@ -71,7 +70,7 @@ def _timed(every: History, *, levels: bool) -> tuple[float, Any]:
         _, sums = agent.fit_keeping(known, None)
         assert sums is not None
         kept = sums.after(installs=False)
-        start = min(kept.n_settled - 2 * GRAIN, n - LATEST - 2 * ROUNDS)
+        start = min(kept.n_settled - 2 * SIZES.grain, n - LATEST - 2 * ROUNDS)
         later = {k: t for k, t in every.trajectories.items() if int(k) * ROUNDS >= start}
         part = replace(every, trajectories=later, measured_before=first)
     history, least = part.over(_window(3, n)), np.inf

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise, starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,36 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Spans = Mapping[str, tuple[int, int]]  # first and last round of some in each trajectory
-# rounds of the session that a fit has as rows beside its sums; its checks look at no others, so
-# they find the same with sums and without
 LATEST = 2**15
 LEAST_ROWS = 4  # of a fit
-MOST_READ = 8  # times the latest rounds: those that are read for these, the lags before included
 MOST_ROUNDS = 2**36  # more than a trajectory has: n of these and a round order rounds of several
+
+
+class PastSizes(NamedTuple):
+    """How much of a session's past a fit has as rows, and how the rest is added up."""
+
+    # rounds of the session that a fit has as rows beside its sums; its checks look at no others, so
+    # they find the same with sums and without
+    latest: int = LATEST
+    most_read: int = 8  # times these: rounds that are read for them, the lags before included
+    grain: int = 4096  # measurements in a partial sum
+    n_grains: int = 8  # whose measurements are read at once where all rows are added up anew
+    n_latest: int = 4  # times the latest rounds: a fit without sums of more adds its rows up so
+    least_stretch: int = 64  # rounds for which a trajectory keeps its level
+    horizons: int = 4  # the same: what pays over all lags varies within a stretch
+    n_slots: int = 256  # whose sums are in one row, at most
+    n_positions: int = 2**15  # of decisions that are read at once to sum slots
+    page: int = 256  # decisions of one trajectory that are read at once for this
+    most_rows: int = 4096  # of sums of slots that one transaction keeps
+    most_trajectories: int = 2048  # with a row in one stretch, unless one slot has more
+    most_again: int = 2**15  # settled decisions that the next fit may read again
+
+    def stretch(self, horizon: int) -> int:
+        """Return for how many rounds a trajectory keeps its level."""
+        return max(self.least_stretch, self.horizons * horizon)
+
+
+SIZES = PastSizes()
 
 
 @dataclass(frozen=True)
@@ -370,6 +394,8 @@ class History:
     sets : mapping from int to (K, dim) arrays
         The context sets of some of the latest rounds, by the round's number in the session
         (`lhb_engine.context_sets`).
+    grain : int
+        How many measurements a partial sum of them has.
     rereads : bool
         The next fit can read all decisions again, as further columns need.
     """
@@ -387,6 +413,7 @@ class History:
     chosen: frozenset[str] | None = None
     sets: Mapping[int, Floats] = field(default_factory=dict)
     rereads: bool = True
+    grain: int = SIZES.grain
 
     @property
     def cut_window(self) -> FitWindow:
@@ -466,7 +493,7 @@ class History:
         of, first, last = parts.spans(parts.numbering > window.last - LATEST)
         ends = zip(first.tolist(), last.tolist(), strict=True)
         spans = dict(zip([parts.names[i] for i in of.tolist()], ends, strict=True))
-        return replace(history, chosen=latest_keys(spans, window.n_lags, MOST_READ * LATEST))
+        return replace(history, chosen=latest_keys(spans, window.n_lags, SIZES.most_read * LATEST))
 
     def cut(self, window: FitWindow) -> "History":
         """Return the rounds of `window`, and those of the lags before."""

@@ -31,11 +31,11 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 48381  # the target is 40 000
+MOST_LINES = 48380  # the target is 40 000
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 22
-# places of tests that set a constant of a module, where a parameter is to say it: 10 are to be left
-MOST_PATCHED = 56
+# places of tests that set a constant of a module, where a parameter is to say it
+MOST_PATCHED = 8
 # conditions on each feature, and files that have some: as many as there are, so that none is added
 # unseen; those on a clock are to be at most 6 in 3 files
 MOST_CONDITIONS = {

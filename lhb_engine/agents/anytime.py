@@ -16,7 +16,7 @@ from lhb_engine.agents.rank_one_agent import RankOneAgent
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
-from lhb_engine.design.levels import Stretches, known_level, stretch_of
+from lhb_engine.design.levels import Stretches, known_level
 from lhb_engine.design.products import (
     MOST_PRODUCTS,
     Products,
@@ -27,7 +27,7 @@ from lhb_engine.design.products import (
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
-from lhb_engine.history import LATEST, FitWindow, Floats, History, Ints, Trajectory
+from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
 from lhb_engine.posterior.own_responses import Evidence, Responses, carried_over, less_responses
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.randomness import Draw
@@ -248,8 +248,8 @@ class Anytime(RankOneAgent):
         """Return the option `memory`; without it the latest rounds, where sums cannot tell all."""
         memory: int | None = options.get("memory")
         if cls.fits_responses(options):
-            return min(memory or LATEST, LATEST)
-        return memory or (None if cls.fits_from_sums(dim, horizon) else LATEST)
+            return min(memory or cls.sizes.latest, cls.sizes.latest)
+        return memory or (None if cls.fits_from_sums(dim, horizon) else cls.sizes.latest)
 
     @property
     def _back(self) -> int | None:
@@ -301,7 +301,7 @@ class Anytime(RankOneAgent):
         from lhb_engine.findings.check_scores import MOST_NAMED
         from lhb_engine.findings.check_side_effects import follows
 
-        told = self.told(latest(history, self.horizon))
+        told = self.told(latest(history, self.horizon, self.sizes.latest))
         predictor = Predictor.of(estimate) or self.prediction
         n_means = self.covariates.n_means
         left_out = [self.covariates.names[j] for j in estimate.diagnostics.get("left_out", [])]
@@ -340,7 +340,7 @@ class Anytime(RankOneAgent):
     @property
     def stretches(self) -> Stretches:
         """Where levels change; stretches begin with the rounds that fits add as an unknown past."""
-        n_rounds = stretch_of(self.horizon) if self.options.levels else 0
+        n_rounds = self.sizes.stretch(self.horizon) if self.options.levels else 0
         return Stretches(n_rounds, 0 if self.options.zero_start else self.horizon - 1)
 
     @classmethod
@@ -352,8 +352,8 @@ class Anytime(RankOneAgent):
 
     def told(self, history: History) -> History:
         """Return a history with what the options tell fits of it."""
-        told = replace(self.covariates.told(history), levels=self.stretches.n_rounds)
-        told = with_products(told, self.products)
+        history = replace(history, levels=self.stretches.n_rounds, grain=self.sizes.grain)
+        told = with_products(self.covariates.told(history), self.products)
         return told if self.options.zero_start else with_past(told)
 
     @property

@@ -17,7 +17,7 @@ from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.design.products import Products, widened
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
+from lhb_engine.history import SIZES, FitWindow, Floats, History, Ints, PastSizes, Trajectory
 from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ class Agent:
         Largest `dim` that the agent takes.
     needs : tuple of Need
         What its options need.
+    sizes : PastSizes
+        How much of a long past its fits read.
 
     Raises
     ------
@@ -135,6 +137,7 @@ class Agent:
     takes_sets: ClassVar[bool] = False
     served_dim: ClassVar[int | None] = None
     served_horizon: ClassVar[int | None] = None
+    sizes: ClassVar[PastSizes] = SIZES
     max_dim: ClassVar[int | None] = None  # where the state grows faster than dim
     state_version: ClassVar[int] = 1
     # of the state, each with what reads its JSON

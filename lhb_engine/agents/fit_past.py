@@ -24,7 +24,7 @@ from lhb_engine.design.session_sums import (
     session_sums,
 )
 from lhb_engine.findings.check_side_effects import following
-from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History, Ints
+from lhb_engine.history import LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import MOST_UNKNOWNS, FitData, fit_data, later_rows
 from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
@@ -460,8 +460,8 @@ def sums_of(
     rounds, or the latest rows, are few, and where no float holds the squares. `history` has a
     window; the agent is not changed.
     """
-    window = history.cut_window
-    if history.is_small(LATEST):
+    window, n = history.cut_window, agent.sizes.latest
+    if history.is_small(n):
         return None
     first, seen = _counted(agent, history.measured_before)
     first = first if kept is None else kept.first
@@ -472,10 +472,10 @@ def sums_of(
     assert sums is not None
     if kept is not None and loses_digits(rows, kept, sums):
         raise NeedsNewSums
-    latest = history.latest(LATEST)
+    latest = history.latest(n)
     tail, total = align(latest) if latest.trajectories else None, sums.total.rows
     if tail is None or tail.n_rows < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
         return None
     is_lost = total.square < TINY and tail.y.any()
     is_lost |= np.trace(total.gram) < TINY and tail.contexts.any()
-    return None if is_lost else (tail, sums, None if history.chosen is None else LATEST)
+    return None if is_lost else (tail, sums, None if history.chosen is None else n)

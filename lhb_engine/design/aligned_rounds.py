@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lhb_engine.history import Flags, Floats, History, Ints, Measurements, Parts
+from lhb_engine.history import SIZES, Flags, Floats, History, Ints, Measurements, Parts
 
 NEVER = 2**62  # beyond every position
 # what `AlignedRounds` have at each place, zero where there is no row
@@ -79,6 +79,7 @@ class AlignedRounds:
     shares_rounds: bool = True
     replaced: Replaced | None = None  # rows that were corrected; None if there are none
     keys: tuple[str, ...] = ()  # of the trajectories, by `owner`
+    grain: int = SIZES.grain  # measurements in a partial sum
 
     @property
     def beside(self) -> Floats:
@@ -263,6 +264,7 @@ def align(history: History) -> AlignedRounds:
         history.levels,
         shares_rounds,
         keys=keys,
+        grain=history.grain,
     )
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     places = np.repeat(starts, lengths) + within

@@ -13,9 +13,6 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints
 
-LEAST_STRETCH = 64  # rounds
-HORIZONS = 4  # in a stretch: what pays over all lags varies within it
-
 
 class Stretches(NamedTuple):
     """Where the levels of trajectories change: after `n_rounds` rounds; 0: there are no levels.
@@ -34,11 +31,6 @@ class Stretches(NamedTuple):
 
 
 NO_LEVELS = Stretches(0, 0)
-
-
-def stretch_of(horizon: int) -> int:
-    """Return for how many rounds a trajectory keeps its level."""
-    return max(LEAST_STRETCH, HORIZONS * horizon)
 
 
 def without_levels(values: Floats, level: Ints, intercept: Floats, rho: float) -> Floats:

@@ -16,7 +16,6 @@ from lhb_engine.design.lagged_design import LEAST_RUN, LaggedDesign
 from lhb_engine.design.moments import Moments, RowMoments
 from lhb_engine.history import Floats, Ints
 
-GRAIN = 4096  # measurements in a partial sum
 _NONE = np.zeros(0, np.int64)
 AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 
@@ -24,7 +23,7 @@ AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
     """Add up the moments of rows, all or those at some places, in order of arrival.
 
-    A grain is 4096 measurements with consecutive positions, from the first one on. Each grain is
+    A grain is so many measurements with consecutive positions, from the first one on. Each grain is
     summed for itself, and the sums are added in order. So the bits depend on the rows alone, not on
     who added which of them, or when. A pair counts if the later of its two measurements is among
     them.
@@ -53,7 +52,7 @@ def grains(rows: AlignedRounds, places: Ints | None = None) -> Iterator[tuple[in
 
 def by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:
     """Return the indices of those places that belong to each grain, in ascending order."""
-    grain = (rows.position[places] - 1) // GRAIN
+    grain = (rows.position[places] - 1) // rows.grain
     order = np.argsort(grain, kind="stable")
     numbers, starts = np.unique(grain[order], return_index=True)
     stops = np.append(starts[1:], len(order))

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds
 from lhb_engine.design.level_sums import Levels, LevelSums
 from lhb_engine.design.moment_sums import Columns, grains, moments_of
@@ -50,20 +49,20 @@ def changes(
     elif rows.replaced is not None:  # grains before the first one that corrections touch
         near, old = rows.around(rows.replaced.place)[0].position, rows.replaced
         touched = np.concatenate([near, old.position, old.until, [n_measured, within[1]]])
-        begin = int(touched[touched > begin].min(initial=n_measured) - 1) // moment_sums.GRAIN
-        begin = max(begin * moment_sums.GRAIN, within[0])
+        begin = int(touched[touched > begin].min(initial=n_measured) - 1) // rows.grain
+        begin = max(begin * rows.grain, within[0])
         if begin > within[0]:
             yield from grains(rows, np.flatnonzero(_is_within(rows.position, (within[0], begin))))
     for last, moved in _steps(rows, (begin, within[1]), n_measured, some):
         if levels is None:
-            yield (last - 1) // moment_sums.GRAIN, _moments(moved, either=True)
+            yield (last - 1) // rows.grain, _moments(moved, either=True)
             continue
         change = [(sign, one, Columns.of(one), at) for sign, one, at in moved]
         if last <= within[0]:
             levels.add(change)
         else:
             sums = levels.changed(change, _moments(moved, either=False))
-            yield (last - 1) // moment_sums.GRAIN, sums
+            yield (last - 1) // rows.grain, sums
 
 
 def _moments(moved: list[Moved], *, either: bool) -> Moments:
@@ -81,7 +80,7 @@ def _steps(
     rows: AlignedRounds, within: Range, n_measured: int, some: Flags
 ) -> Iterator[tuple[int, list[Moved]]]:
     """Yield each grain's end and what moves in the grain, in two parts where `n_measured` lies."""
-    size, (place, position, until) = moment_sums.GRAIN, rows.arrivals()
+    size, (place, position, until) = rows.grain, rows.arrivals()
     here = some[place]
     place, position, until = place[here], position[here], until[here]
     moved = np.concatenate([position[position <= n_measured], until[until < NEVER]])
@@ -204,11 +203,11 @@ def session_sums(
             zero = (LevelSums if rows.levels else Moments).zero(1, rows.dim, rows.groups)
             running = _Running(zero) if kept is None else _Running(kept.settled, kept.seen)
         begin = first if stop < NEVER or (rows.number >= first).any() else 1
-        whole = max(min(unsettled, stop + 1) - 1, n_settled) // moment_sums.GRAIN
+        whole = max(min(unsettled, stop + 1) - 1, n_settled) // rows.grain
         whole = whole if is_settled else 0
         whole = running.add(rows, begin, (after, stop), whole, seen, only_seen=not stays)
         if is_settled:
-            n_settled = whole * moment_sums.GRAIN
+            n_settled = whole * rows.grain
             is_settled = unsettled > stop and n_settled == stop
         after = stop
         if not is_settled and (not stays or seen is None or seen.measured <= stop):
@@ -258,7 +257,7 @@ class _Running:
             unseen &= (position > within[0]) & (position <= within[1])
             shared = NEVER
             if unseen.any():
-                shared = (int(position[unseen].min()) - 1) // moment_sums.GRAIN
+                shared = (int(position[unseen].min()) - 1) // rows.grain
         stop = min(stop, shared) if only_seen else stop
         for grain, part in changes(used, within):
             self.total = self.total + part
@@ -270,7 +269,7 @@ class _Running:
         if seen is None or self._all_seen or not is_seen.any():
             return stop
         edge = min(max(within[0], seen.measured), within[1])
-        begin = edge if self._has_seen else max(within[0], shared * moment_sums.GRAIN)
+        begin = edge if self._has_seen else max(within[0], shared * rows.grain)
         used = used.only(is_seen)
         for some in ((begin, edge), (edge, within[1])):
             for grain, part in changes(used, some, seen.measured):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.design.levels import known_level, stretch_of
+from lhb_engine.design.levels import known_level
 from lhb_engine.estimate import Estimate, signal_of
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.evaluation.off_policy import DoublyRobust, ImportanceWeights, Support
@@ -405,7 +405,7 @@ class LogReplay:
 
     def _level(self, past: LogPast, estimate: Estimate) -> float:
         """Return the expected level of a trajectory, by its latest rounds."""
-        past.level, n = 0.0, min(len(past), stretch_of(self.agent.horizon))
+        past.level, n = 0.0, min(len(past), self.agent.sizes.stretch(self.agent.horizon))
         rounds = np.arange(past.n_rounds - n + 1, past.n_rounds + 1)
         errors = past.last(n).rewards - self._predict(past, rounds)
         spread = (estimate.levels or {"spread": 0.0})["spread"]

@@ -47,17 +47,17 @@ DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors 
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
 
 
-def latest(history: History, horizon: int, most: int = MOST_NUMBERS) -> History:
-    """Return what checks read: the last rounds, and twice the lags, of the longest trajectories."""
+def latest(history: History, horizon: int, n: int = LATEST, most: int = MOST_NUMBERS) -> History:
+    """Return what checks read: the last n rounds, and twice the lags, of longest trajectories."""
     window = history.cut_window
     n_lags = min(2 * horizon, window.last)
     if history.latest_after is None:
-        n_rounds = max(1, min(LATEST, most // history.dim))
+        n_rounds = max(1, min(n, most // history.dim))
         first = max(window.first, window.last - n_rounds + 1)
         whole = replace(history, trajectories=history.of_chosen())
         cut = whole.cut(replace(window, first=first, n_lags=n_lags))
     else:
-        cut = replace(history.latest(LATEST, n_lags), window=replace(window, n_lags=n_lags))
+        cut = replace(history.latest(n, n_lags), window=replace(window, n_lags=n_lags))
     parts = Parts.of(cut.trajectories)
     by_name = np.argsort(np.array(parts.names), kind="stable")
     order = by_name[np.argsort(-parts.lengths[by_name], kind="stable")]

@@ -27,7 +27,6 @@ TURN_PARTS, TURN_CHANCE = 4, 1e-3  # of (7.19b)
 STEPS = 4
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
 LEVERAGE = 0.95  # a frequency of more counts as one of so much
-BLOCK = 32  # columns that are transformed at once
 PLACES = 2048  # that are indexed at once
 
 
@@ -126,12 +125,12 @@ class RankOneRefit:
         n, p = self.n_rows, self.jacobian.shape[1]
         return np.asarray(out * (n / len(self.errors)) * (n / (n - p)))
 
-    def by_frequency(self, of: Ints) -> Floats:
-        """Return the covariance (7.25), with errors of any spectrum, (len(of), len(of))."""
+    def by_frequency(self, of: Ints, block: int = 32) -> Floats:
+        """Return the covariance (7.25), errors of any spectrum, (len(of), len(of)); by blocks."""
         n, p = self.jacobian.shape
         half, leverage = np.linalg.cholesky(self.inverse), np.zeros(n // 2 + 1)
-        for first in range(0, p, BLOCK):
-            columns = np.fft.rfft(self.jacobian @ half[:, first : first + BLOCK], axis=0)
+        for first in range(0, p, block):
+            columns = np.fft.rfft(self.jacobian @ half[:, first : first + block], axis=0)
             leverage += np.sum(np.abs(columns) ** 2, axis=1) / n
         both = np.full(n // 2 + 1, 2.0)  # a frequency and its negative
         both[0] = 1.0

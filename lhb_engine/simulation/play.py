@@ -115,7 +115,7 @@ class _Played:
 
     def __init__(self, agent: Agent, n_rounds: int, seed: int) -> None:
         self.seed, dim = seed, agent.dim
-        self._with_means = agent.takes_means
+        self._with_means, self._latest = agent.takes_means, agent.sizes.latest
         # what fits read, in the order of trajectories: selected contexts, and means where these are
         # taken
         self._given: Floats = np.zeros((n_rounds, agent.n_given(dim, agent.horizon)))
@@ -131,7 +131,7 @@ class _Played:
     ) -> Floats:
         """Take the next rounds' arms, where fits read them at `place`; return their signals."""
         first, chosen = self.n_played + 1, (np.arange(len(arms)), arms)
-        every = step(first)
+        every = step(first, self._latest)
         for i in range(-first % every, len(contexts), every):
             self._sets[first + i] = contexts[i]
         rows = slice(self.n_played, self.n_played + len(arms))
@@ -145,7 +145,7 @@ class _Played:
     @property
     def sets(self) -> dict[int, Floats]:
         """The context sets that a fit now is given."""
-        return {round: self._sets[round] for round in latest_kept(self.n_played)}
+        return {round: self._sets[round] for round in latest_kept(self.n_played, self._latest)}
 
 
 def _agent(

@@ -9,7 +9,6 @@ from clients.sdk.answers import (
     FitAnswer,
     NoEstimateAnswer,
 )
-from lhb_engine.agents import ALGORITHMS
 from lhb_engine.findings.finding import checked_said
 from lhb_engine.posterior.own_responses import spread_in_words
 from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page_of, timestamp
@@ -90,7 +89,7 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
         not_made |= {n for n, told in OF_SEVERAL.items() if one or session.options.get(told)}
         not_made |= {finding["code"] for finding in findings}
         checks |= {"findings": findings, "unchecked": unchecked}
-        if ALGORITHMS[session.algorithm].makes_checks():
+        if session.kind.makes_checks():
             checks["checked"] = checked_said(not_made)
     if session.estimate == 0:
         return {"status": "none", **checks}

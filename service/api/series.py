@@ -13,7 +13,6 @@ from fastapi import Query
 
 from clients.sdk.answers import By, PartsAnswer, SeriesAnswer
 from lhb_engine.design.covariates import Covariates
-from lhb_engine.design.levels import stretch_of
 from lhb_engine.design.products import products_of, with_products
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import covariates_of, expected_rewards
@@ -28,9 +27,7 @@ from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
 router = Routes(SESSION, tags=["estimates"])
-MOST_EARLIER = (
-    50_000  # rounds before the window, over all trajectories, that are read for their lags
-)
+MOST_EARLIER = 50_000  # rounds before the window, of all trajectories, read for their lags
 TOO_MANY = "What is expected is left out: too many earlier rounds would have to be read."
 PARTS = tuple(PartsAnswer.__annotations__)
 SPREAD, LEAST_SPREAD = (0.1, 0.9), 5  # quantiles of trajectories, and how many these need
@@ -178,7 +175,7 @@ def _measured(
         of = part.measurements
         made = np.zeros((len(of), len(PARTS)))
         if estimate is not None:
-            made = _parts(part, estimate, told, stretch_of(session.horizon))
+            made = _parts(part, estimate, told, session.kind.sizes.stretch(session.horizon))
         positions, n_rounds = part.numbering[of.last - part.first_round], of.last - of.first + 1
         numbers = np.full(len(of), number)
         pieces.append(Measured(positions, of.last, numbers, n_rounds, of.value, made))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS
 from lhb_engine.design.covariates import KNOWN
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
@@ -267,7 +266,7 @@ def void_decision(
     if voids:
         return decision, voids[0]
     refuse_archived(session)
-    if not ALGORITHMS[session.algorithm].takes_corrections:
+    if not session.kind.takes_corrections:
         detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
     refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 
-from lhb_engine.history import LATEST
 from service.rounds.retention import Plan, in_lift, is_busy
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionKey, SessionRow
@@ -12,19 +11,20 @@ from service.writer.command import Command, session_command
 from service.writer.unit_of_work import UnitOfWork
 
 DAY = 86_400.0
-LEAST_SECONDS = 3600.0  # a retry that comes sooner gets its first answer, whatever is kept
 # a pass over the rows begins when this share of them may go: then each row is looked at a few times
 LEAST_SHARE = 1 / 8
 
 
-def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
+def plan(reader: Reader, session: SessionRow, now: float, young: float = 3600.0) -> Plan | None:
     """Return what a session may give up; None if it is nothing, or too little for a pass."""
     keeps_all = session.keep_rounds is None and session.keep_days is None
     if keeps_all or is_busy(session) or session.archived_at is not None:
         return None
-    n, until = session.n_rounds, now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
+    # a retry of the last `young` seconds gets its first answer, whatever is kept
+    n, until = session.n_rounds, now - max((session.keep_days or 0.0) * DAY, young)
     least = session.dropped_to + (n - session.dropped_to) * LEAST_SHARE
-    to = min(n - (session.keep_rounds or LATEST), in_lift(reader, session).decided)
+    n_kept = session.keep_rounds or session.kind.sizes.latest
+    to = min(n - n_kept, in_lift(reader, session).decided)
     if to <= least:
         return None
     found = timeline_of(session).to_give_up(reader, session, to, until, now)

@@ -9,7 +9,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.when_due import after_measurement, begin_rounds, fit_unread, is_between_boundaries
@@ -75,7 +74,7 @@ def are_brief(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bo
     An agent that learns within an epoch takes milliseconds per reward. With several trajectories
     every round of a span is looked up. A reward with a time or an interval always needs a read.
     """
-    if len(rewards) > MAX_BRIEF_REWARDS or ALGORITHMS[session.algorithm].learns_within_epoch:
+    if len(rewards) > MAX_BRIEF_REWARDS or session.kind.learns_within_epoch:
         return False
     if not uow.can_read and any(one.is_correction or one.at or one.since for one in rewards):
         return False
@@ -143,7 +142,7 @@ def plan_rewards(
 def apply_rewards(uow: UnitOfWork, session: SessionRow, planned: Planned, agents: Agents) -> None:
     """Write the planned rewards; update the schedule, and an agent that learns within an epoch."""
     now, timeline = uow.now, timeline_of(session)
-    learns = ALGORITHMS[session.algorithm].learns_within_epoch
+    learns = session.kind.learns_within_epoch
     positions: list[tuple[int, int]] = []
     begun = 0
     for trajectory, new in planned:
@@ -274,7 +273,7 @@ def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None
     makes it unambiguous.
     """
     field = "replaces" if reward.replaces is not None else "correct"
-    if not ALGORITHMS[session.algorithm].takes_corrections:
+    if not session.kind.takes_corrections:
         detail = f"{session.algorithm} has learned from the value already, and keeps no past"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, prefix + field)
     if reward.reward_id is None:

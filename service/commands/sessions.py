@@ -267,8 +267,7 @@ def change_session(
 
 def _refuse_other_options(session: SessionRow, changed: SessionRow) -> None:
     """Raise a 422 bad_option for an option that may not change, a 409 after too many changes."""
-    kind = ALGORITHMS[session.algorithm].options_type
-    may = {f.name for f in fields(kind) if f.metadata.get("changeable")}
+    may = {f.name for f in fields(session.kind.options_type) if f.metadata.get("changeable")}
     for option, value in changed.options.items():
         if option not in may and value != session.options.get(option):
             which = ", ".join(sorted(may)) or "none"

@@ -18,7 +18,7 @@ from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.products import Products
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import LATEST, FitWindow, History
+from lhb_engine.history import FitWindow, History
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
 from service.rounds.offered_arms import stored_sets
@@ -31,7 +31,6 @@ from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
 NO_SUMS = None, FOR_EVER
-AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
 Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows
 Answer = tuple[Estimate, SessionSums | None]  # of a fit: the sums are for the next one
 
@@ -184,7 +183,7 @@ def usable_sums(agent: Agent, past: Past, mark: Watermark) -> tuple[KeptSums | N
 
 def has_sums(agent: Agent, past: Past) -> bool:
     """Whether this fit works from sums, of rows that do not change once they are settled."""
-    return agent.keeps_sums and past.n_rows > LATEST
+    return agent.keeps_sums and past.n_rows > agent.sizes.latest
 
 
 def sums_made_anew(agent: Agent, past: Past, measured: int | None) -> KeptSums | None:
@@ -195,7 +194,7 @@ def sums_made_anew(agent: Agent, past: Past, measured: int | None) -> KeptSums |
     """
     if not has_sums(agent, past):
         return None
-    if past.n_rows <= AT_ONCE * LATEST or has_only_sums(past.session):
+    if past.n_rows <= agent.sizes.n_latest * agent.sizes.latest or has_only_sums(past.session):
         return None
     slices = past.slices(agent.stretches)
     return kept_sums(agent, slices, past.window, measured, past.settled_round)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from lhb_engine.agents import ALGORITHMS, Agent
-from lhb_engine.history import LATEST, FitWindow
+from lhb_engine.agents import Agent
+from lhb_engine.history import FitWindow
 from service.fits.cost import session_cost
 from service.fits.record import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
@@ -28,7 +28,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 SHORT = 64  # rounds of a window that each reward for it may read
 LEAST = 20  # measurements, before rewards alone make a fit due
-UNREAD, SHARE = LATEST // 8, 0.01  # of a fleet's measurements, and of all: above both, one is due
+SHARE = 0.01  # of the measurements of a fleet, and an eighth of the latest: above both, one is due
 
 
 def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> bool:
@@ -164,12 +164,12 @@ def fit_unread(uow: UnitOfWork, session: SessionRow, agents: Agents, now: float)
     There the fit takes the place of one that fell due while another ran, and reads what came since.
     """
     n, unread = session.n_measurements, session.n_measurements - session.schedule.seen
-    kind, told, closing = ALGORITHMS[session.algorithm], session.options, closing_of(session)
+    kind, told, closing = session.kind, session.options, closing_of(session)
     share, waiting = kind.most_stale(told), session.schedule.waiting
     if n < LEAST or share is None or session.schedule.current or closing.adds_up:
         return
     if waiting or unread <= share * n:
-        least = 0.0 if waiting else max(UNREAD, SHARE * n)
+        least = 0.0 if waiting else max(kind.sizes.latest // 8, SHARE * n)
         if unread <= least or session.n_trajectories == 1 or any(due.attempts for due in waiting):
             return
         keeps_sums = kind.looks_back(session.dim, session.horizon, told) is None

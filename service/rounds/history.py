@@ -13,12 +13,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS, Agent
-from lhb_engine.design import moment_sums
+from lhb_engine.agents import Agent
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import (
-    LATEST,
-    MOST_READ,
     NONE,
     FitWindow,
     History,
@@ -33,7 +30,6 @@ from service.rounds.closing import closing_of
 from service.rounds.retention import changed_in_time, last_before, times_of
 from service.rounds.stored_rows import (
     NO_ROWS,
-    SLICE,
     Rows,
     first_not_used,
     measured_of,
@@ -63,6 +59,8 @@ class StoredPast(ABC):
         self, reader: Reader, session: SessionRow, window: FitWindow, mark: Watermark | None
     ) -> None:
         self.reader, self.session, self.window, self._known = reader, session, window, mark
+        self._sizes = session.kind.sizes
+        self._latest = self._sizes.latest
         self._measured = FOR_EVER if mark is None else mark.measured
         self._n_positions = self._measured  # of rows
 
@@ -97,9 +95,9 @@ class StoredPast(ABC):
         position of its last measurement. Slices without a round of the window are left out; the
         first of their measurements that is no row is then that of the next slice.
         """
-        unsettled = FOR_EVER
-        for after in range(0, self._n_positions, SLICE * moment_sums.GRAIN):
-            until = min(after + SLICE * moment_sums.GRAIN, self._n_positions)
+        unsettled, step = FOR_EVER, self._sizes.n_grains * self._sizes.grain
+        for after in range(0, self._n_positions, step):
+            until = min(after + step, self._n_positions)
             wanted = self._with_levels(self._after(after, until), stretches)
             ranges = self._needed(wanted)
             history = self._of_ranges(ranges, (after, until))
@@ -208,9 +206,10 @@ class PastByDecision(StoredPast):
 
     def _choosing(self, history: History) -> History:
         """Return a history of all rows with the trajectories that the latest rows are of."""
-        latest = self._spans(self.window.last - LATEST + 1) if self.window.last > LATEST else {}
+        n, last = self._latest, self.window.last
+        latest = self._spans(last - n + 1) if last > n else {}
         history = replace(history, chosen=self._latest_keys(latest, NO_ROWS))
-        if not latest or history.measures_latest(LATEST):
+        if not latest or history.measures_latest(n):
             return history
         came, until = self._came()
         return replace(history, chosen=self._latest_keys(latest, came), measured=until)
@@ -228,9 +227,9 @@ class PastByDecision(StoredPast):
         """
         place = n_settled, self._n_positions
         wanted = self._with_levels(self._after(*place), stretches)
-        latest = self._spans(self.window.last - LATEST + 1)
+        latest = self._spans(self.window.last - self._latest + 1)
         history = self._with_latest(wanted, latest, NO_ROWS, place)
-        if history.measures_latest(LATEST):
+        if history.measures_latest(self._latest):
             return history
         came, until = self._came()
         return replace(self._with_latest(wanted, latest, came, place), measured=until)
@@ -253,11 +252,12 @@ class PastByDecision(StoredPast):
 
     def _latest_keys(self, latest: Spans, came: Rows) -> frozenset[str] | None:
         """Return the trajectories that the latest rows are of, those that `came` last if any."""
-        return latest_keys(came.spans() or latest, self.window.n_lags, MOST_READ * LATEST)
+        most = self._sizes.most_read * self._latest
+        return latest_keys(came.spans() or latest, self.window.n_lags, most)
 
     def _came(self) -> tuple[Rows, int]:
         """Return the measurements that came last, and the position of the last one."""
-        return self._after(max(0, self._measured - LATEST), self._measured), self._measured
+        return self._after(max(0, self._measured - self._latest), self._measured), self._measured
 
     def _spans(self, first: int) -> Spans:
         """Return the first and the last round of each trajectory in the window, from a position."""
@@ -324,7 +324,7 @@ class PastByTime(PastByDecision):
         self._closing = closing_of(session)
         self._decided, self._closed_at = mark.decided, mark.closed_at
         self._n_positions = window.last + 1
-        self.settled_round = window.last - LATEST
+        self.settled_round = window.last - self._latest
 
     def seen_before(self, agent: Agent, measured: int | None) -> int | None:
         """Return up to which position the rows are those of the installed estimate's fit."""
@@ -339,7 +339,7 @@ class PastByTime(PastByDecision):
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
         window, session = self.window, self.session
-        has_order = ALGORITHMS[session.algorithm].takes_parts and self.settled_round > 0
+        has_order = session.kind.takes_parts and self.settled_round > 0
         if window.first > 1 or not has_order:
             return super().whole()
         ranges = [(name, 1, FOR_EVER) for name in sorted(self._spans(1))]
@@ -347,7 +347,7 @@ class PastByTime(PastByDecision):
         return self._choosing(history)
 
     def _came(self) -> tuple[Rows, int]:
-        return self._after(max(0, self._open_from - LATEST), self._open_from), self._open_from
+        return self._after(max(0, self._open_from - self._latest), self._open_from), self._open_from
 
     @cached_property
     def _open_from(self) -> int:

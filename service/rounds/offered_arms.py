@@ -39,7 +39,7 @@ def offered_arms(
     if any(ids[one.arm] != one.arm_id for one in chosen):
         return {}
     offered: dict[Arm, list[Floats]] = defaultdict(list)
-    places = [place for place in latest_kept(session.n_rounds) if place >= first]
+    places = latest_kept(session.n_rounds, session.kind.sizes.latest, first)
     for name, _, packed in reader.context_sets(session.key, places):
         if session.has(name):
             for i, context in enumerate(unpack(packed, session.dim)):
@@ -76,6 +76,6 @@ def stored_sets(
     if agent.prediction is not None:  # older rows may be dropped
         window = replace(window, first=max(window.first, agent.prediction.since_round))
     first, last = timeline_of(session).positions_of(window, mark)
-    stored = reader.context_sets(session.key, [p for p in latest_kept(last) if p >= first])
+    stored = reader.context_sets(session.key, latest_kept(last, agent.sizes.latest, first))
     kept = [(position, one) for name, position, one in stored if session.has(name)]
     return {position: unpack(one, session.dim) for position, one in kept}

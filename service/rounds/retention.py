@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from lhb_engine.history import LATEST, FitWindow
+from lhb_engine.history import FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
 from service.rounds.stored_rows import n_named
@@ -57,15 +57,16 @@ def rounds_in_sums(
         place = reader.sums_place(session.key)
         if place is None or place.estimate != session.estimate:
             return None
-    n, at, lift = session.n_rounds, times_of(reader, session), in_lift(reader, session)
-    to = min(to, _before_windows(reader, session) if place is None else place.last_round - LATEST)
+    n, latest = session.n_rounds, session.kind.sizes.latest
+    at, lift = times_of(reader, session), in_lift(reader, session)
+    to = min(to, _before_windows(reader, session) if place is None else place.last_round - latest)
     to = last_before(at, until, session.dropped_to, to)
     n_settled, is_by_time = FOR_EVER, closing_of(session).is_by_time
     if place is not None:
         n_settled = place.n_settled
         if is_by_time:  # a fit looks at the latest closed ones
             closed_at = now - session.reward_wait_seconds
-            to = min(to, last_before(at, closed_at, session.dropped_to, n) - LATEST)
+            to = min(to, last_before(at, closed_at, session.dropped_to, n) - latest)
     to = min(to, n_settled, _oldest(reader, session, n_settled, lift) - 1)
     known = n if is_by_time else session.n_measurements
     return Plan(to, 0 if place is None else place.measured, known)
@@ -132,7 +133,8 @@ def _changed(reader: Reader, session: SessionRow, place: SumsPlace, now: float) 
         if reader.late_rounds(session.key, place.n_settled, FOR_EVER, FOR_EVER):
             return True
         mark = Watermark(FOR_EVER, FOR_EVER, now - session.reward_wait_seconds)
-        return changed_in_time(reader, session, place, mark, session.n_rounds - LATEST)
+        to = session.n_rounds - session.kind.sizes.latest
+        return changed_in_time(reader, session, place, mark, to)
     replaced = reader.first_replaced(session.key, place.n_settled, FOR_EVER)
     return replaced is not None and replaced <= session.schedule.seen
 
@@ -213,9 +215,9 @@ def refuse_dropped(session: SessionRow, position: int | None, rounds: str, field
         raise Problem(ProblemCode.ROUND_DROPPED, detail, field)
 
 
-def is_latest(n_rounds: int, position: int) -> bool:
-    """Return whether a position is one of the latest 32 768, of which no row is settled."""
-    return position > n_rounds - LATEST
+def is_latest(session: SessionRow, n_rounds: int, position: int) -> bool:
+    """Return whether a position is one of the latest of so many, of which no row is settled."""
+    return position > n_rounds - session.kind.sizes.latest
 
 
 def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool:
@@ -227,4 +229,4 @@ def is_in_sums(session: SessionRow, row: DecisionRow | None, now: float) -> bool
     if row is None or not closing.is_by_time or not has_only_sums(session):
         return False
     is_closed = row.at <= now - session.reward_wait_seconds
-    return is_closed and not is_latest(session.n_rounds, row.position)
+    return is_closed and not is_latest(session, session.n_rounds, row.position)

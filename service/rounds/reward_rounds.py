@@ -169,7 +169,7 @@ def late_place(uow: UnitOfWork, session: SessionRow, new: MeasurementRow) -> int
     if may_be and not session.is_one_sequence:
         begun = uow.decision_by_round(new[:3], position)
         position = n if begun is None else begun.position
-    return n + 1 if may_be and not is_latest(n, position) else None
+    return n + 1 if may_be and not is_latest(session, n, position) else None
 
 
 def may_be_late(
@@ -181,7 +181,7 @@ def may_be_late(
     `begun` is one of the latest stands in its row.
     """
     is_alone = rounds[0] == rounds[1] and covariates is None
-    return closing_of(session).is_by_time and is_alone and not is_latest(n_rounds, begun)
+    return closing_of(session).is_by_time and is_alone and not is_latest(session, n_rounds, begun)
 
 
 def field_of_rounds(reward: Reward) -> str:

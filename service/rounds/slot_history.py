@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.agents import Agent
 from lhb_engine.context_sets import latest_kept
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.history import LATEST, NONE, FitWindow, History, Measurements, Parts, Trajectory
+from lhb_engine.history import NONE, FitWindow, History, Measurements, Parts, Trajectory
 from service.rounds.history import StoredPast
 from service.rounds.slot_sums import (
     SlotSums,
@@ -91,7 +91,7 @@ class PastBySlot(StoredPast):
             return False
         void = first_void_slot(reader, session, mark.measured)
         settled = min(self._clock.settled(self.window.last), void - 1)
-        sets = latest_kept(mark.decided)
+        sets = latest_kept(mark.decided, self._latest)
         return settled < reader.summed_for_good(session) or sets[0] <= session.dropped_to
 
     def whole(self) -> History:
@@ -120,9 +120,9 @@ class PastBySlot(StoredPast):
     def _values(self) -> Iterable[MeasuredRow]:
         """Return the measurements of a history of all rows."""
         session, known = self.session, self._measured
-        if ALGORITHMS[session.algorithm].fits_responses(session.options):
+        if session.kind.fits_responses(session.options):
             last = min(known, session.n_measurements)  # without sums of older ones
-            return self.reader.measurements_after(session.key, max(0, last - LATEST), last)
+            return self.reader.measurements_after(session.key, max(0, last - self._latest), last)
         return self.reader.window_measurements(session.key, 1, self.window.last, 0, known)
 
     def recent(self, n_settled: int, stretches: Stretches = NO_LEVELS) -> History:
@@ -133,7 +133,7 @@ class PastBySlot(StoredPast):
 
     def _with_latest(self, wanted: list[Rows]) -> list[Range]:
         """Return the ranges of slots that rows need, and those of the latest measurements."""
-        latest = self._after(max(0, self._measured - LATEST), self._measured)
+        latest = self._after(max(0, self._measured - self._latest), self._measured)
         n_lags, n_before = self.window.n_lags, 2 * self.session.horizon
         lags = [(rows, n_lags) for rows in wanted]
         return self._ranges([*lags, (latest, max(n_lags, n_before))])
@@ -156,7 +156,7 @@ class PastBySlot(StoredPast):
     @property
     def _has_parts(self) -> bool:
         """Whether fits take a trajectory in parts, each with the slots of some totals."""
-        return ALGORITHMS[self.session.algorithm].takes_parts
+        return self.session.kind.takes_parts
 
     def _ranges(self, wanted: Sequence[tuple[Mapping[str, Measurements], int]]) -> list[Range]:
         """Return the ranges of slots that measurements need, each with its number of lags."""
@@ -188,7 +188,7 @@ class PastBySlot(StoredPast):
             parts = [("", Trajectory(np.zeros((1, session.dim)), NONE, window.last))]
         latest_after = None
         if self._has_parts and self._known is not None:
-            latest_after = max(0, self._measured - LATEST)
+            latest_after = max(0, self._measured - self._latest)
         return History(session.dim, Parts.joined(parts), window, latest_after=latest_after)
 
 
@@ -213,7 +213,7 @@ class PastBySlotOfAll(PastBySlot):
 
     def _with_latest(self, wanted: list[Rows]) -> list[Range]:
         last, n_lags = self.window.last, self.window.n_lags
-        first = max(1, last - LATEST + 1)
+        first = max(1, last - self._latest + 1)
         latest = stored_measurements(self._since(first), self.session)
         lags = [(rows, n_lags) for rows in (*wanted, latest)]
         return self._begun(needed_ranges(lags, {"": (first, last)}, 2 * self.session.horizon))

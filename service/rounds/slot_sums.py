@@ -16,7 +16,7 @@ from lhb_engine.history import Floats, Ints
 from service.rounds.stored_rows import joined_ranges, n_given, unnamed_after
 from service.session.fit_schedule import Watermark
 from service.session.records import DecisionRow, SessionKey, SessionRow, SlotSumsRow, TrajectoryRow
-from service.session.slot_clock import STRETCH, SlotClock
+from service.session.slot_clock import SlotClock
 from service.storage.ports import Changes
 from service.storage.reader import FOR_EVER, Range, Reader
 from service.writer.command import session_command
@@ -118,11 +118,7 @@ class SlotTable:
                 yield name, values.astype(np.float64).tobytes()
 
 
-AT_ONCE = 2**15  # positions of decisions that are read at once
-PAGE = 256  # decisions of one trajectory that are read at once
-MOST_AGAIN = 2**15  # settled decisions that the next fit may read again
-MOST_TRAJECTORIES = 2048  # with a row in one stretch, unless one slot has more
-MOST_ROWS, MOST_BYTES = 4096, 2**22  # that one transaction keeps, or one stretch
+MOST_BYTES = 2**22  # of rows that one transaction keeps, or one stretch
 
 
 @dataclass
@@ -144,9 +140,9 @@ class SlotSums:
 
         Where rewards are totals over all, they are those of the default trajectory.
         """
-        # the slots of a row are its last one, and at most so many before
+        n = self.session.kind.sizes.n_slots  # of a row: its last one, and at most so many before
         kept = [one for one in ranges if one[1] <= self.kept_to]
-        spans = joined_ranges([(name, first, last + STRETCH - 1) for name, first, last in kept])
+        spans = joined_ranges([(name, first, last + n - 1) for name, first, last in kept])
         rows = self.reader.slot_sums_in(self.session.key, spans, self.kept_to) if spans else ()
         return self.table.with_rows(rows).contexts(ranges)
 
@@ -178,7 +174,7 @@ def read_slot_sums(
         complete = settled if until == decided else min(settled, clock.settled(sums.table.latest))
         begun = _settle(sums, begun, complete, until)
         n_bytes = sum(len(row.sums) for row in sums.new)
-        if len(sums.new) >= MOST_ROWS or n_bytes >= MOST_BYTES:
+        if len(sums.new) >= session.kind.sizes.most_rows or n_bytes >= MOST_BYTES:
             sums.is_whole = until == decided
             break
     return sums
@@ -193,10 +189,10 @@ def slot_sums_of(
     last = reader.last_slot_sums(session.key, settled)
     kept_to, decided = (0, 0) if last is None else (last.last_slot, last.decided)
     sums = SlotSums(reader, session, kept_to, SlotTable(n_given(session)), settled)
-    until, rows = trajectory.n_rounds, list[DecisionRow]()
+    until, rows, n = trajectory.n_rounds, list[DecisionRow](), session.kind.sizes.page
     while until > 0 and not (rows and rows[0].position <= decided):
-        first, page = max(0, until - PAGE), list[DecisionRow]()
-        while some := reader.decisions(key, page[-1].round if page else first, PAGE, until):
+        first, page = max(0, until - n), list[DecisionRow]()
+        while some := reader.decisions(key, page[-1].round if page else first, n, until):
             page += some
         rows, until = page + rows, first if page else 0  # earlier ones are dropped
     void = {one.round for one in reader.voids_of(key, until + 1, trajectory.n_rounds)}
@@ -221,7 +217,7 @@ def _read(sums: SlotSums, clock: SlotClock, span: tuple[int, int], measured: int
     after, decided = span
     round, none = unnamed_after(reader, session, after), bytes(8 * n_given(session))
     while after < decided:
-        until = min(after + AT_ONCE, decided)
+        until = min(after + session.kind.sizes.n_positions, decided)
         names: list[str] = []
         times, positions, contexts = [], [], bytearray()
         for name, number, position, at, context in reader.timed_decisions(
@@ -255,7 +251,7 @@ def _settle(sums_read: SlotSums, begun: int, complete: int, until: int) -> int:
     Decisions are those up to position `until`, and all of slots up to `complete` are in the table.
     """
     while True:
-        stop = _end(sums_read.table, begun, complete)
+        stop = _end(sums_read, begun, complete)
         if stop is None:
             return begun
         decided = sums_read.table.first_after(stop, until + 1) - 1
@@ -264,24 +260,25 @@ def _settle(sums_read: SlotSums, begun: int, complete: int, until: int) -> int:
         begun = stop
 
 
-def _end(table: SlotTable, begun: int, complete: int) -> int | None:
+def _end(sums: SlotSums, begun: int, complete: int) -> int | None:
     """Return where the stretch after slot `begun` ends; None if it can go on.
 
     It ends after so many slots with decisions, or before too many trajectories or decisions.
     """
-    slots, owners, counts = table.between(begun, complete)
+    sizes = sums.session.kind.sizes
+    slots, owners, counts = sums.table.between(begun, complete)
     if len(owners) == 0:
         return None
-    stop = min(int(slots[0]) - 1 + STRETCH, complete)
+    last = int(slots[0]) - 1 + sizes.n_slots
+    stop = min(last, complete)
     within = slots <= stop
     slots, owners, counts = slots[within], owners[within], counts[within]
     _, firsts = np.unique(owners, return_index=True)
     n_owners: Ints = np.cumsum(np.isin(np.arange(len(slots)), firsts))
-    if n_owners[-1] > MOST_TRAJECTORIES:
-        over = int(slots[np.argmax(n_owners > MOST_TRAJECTORIES)])
+    if n_owners[-1] > sizes.most_trajectories:
+        over = int(slots[np.argmax(n_owners > sizes.most_trajectories)])
         return max(over - 1, int(slots[0]))
-    is_full = stop == int(slots[0]) - 1 + STRETCH or int(counts.sum()) >= MOST_AGAIN
-    return stop if is_full else None
+    return stop if stop == last or int(counts.sum()) >= sizes.most_again else None
 
 
 class SettledSlots(NamedTuple):

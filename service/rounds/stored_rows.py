@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import (
     MOST_ROUNDS,
     NO_INTS,
@@ -31,8 +30,6 @@ from service.session.covariates import names_of_covariates
 from service.session.records import SessionRow, VoidRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Columns, MeasuredRow, Range, Reader, in_columns
-
-SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
 
 
 class Rows(Mapping[str, Measurements]):
@@ -146,7 +143,7 @@ def n_named(reader: Reader, session: SessionRow) -> int:
 
 def n_given(session: SessionRow) -> int:
     """Return how many numbers of a decision fits read: see `DecisionRow.context`."""
-    return ALGORITHMS[session.algorithm].n_given(session.dim, session.horizon)
+    return session.kind.n_given(session.dim, session.horizon)
 
 
 def last_decisions(

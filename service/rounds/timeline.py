@@ -15,7 +15,6 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.context_sets import latest_kept
-from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import FitWindow, Floats, Ints
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
@@ -162,8 +161,8 @@ class ByDecision:
 
     def n_before(self, session: SessionRow) -> int:
         """Return how many rounds of a trajectory stay before one whose reward may come."""
-        n = 2 * session.horizon
-        return n + stretch_of(session.horizon) if session.options.get("levels") else n
+        n, stretch = 2 * session.horizon, session.kind.sizes.stretch(session.horizon)
+        return n + stretch if session.options.get("levels") else n
 
     to_give_up, still_given_up = staticmethod(rounds_in_sums), staticmethod(are_in_sums)
 
@@ -460,7 +459,8 @@ class BySlot:
     ) -> Plan | None:
         """Return the decisions of slots whose sums are kept: slots and their totals stay."""
         fit = reader.installed(session)  # coming ones read no earlier context sets
-        sets = latest_kept(0 if fit is None else fit.inputs["decided"])
+        decided = 0 if fit is None else fit.inputs["decided"]
+        sets = latest_kept(decided, session.kind.sizes.latest)
         place = self.clock.slots.at(until) - 1, min(to, sets[0] - 1 if sets else 0)
         row = reader.last_slot_sums(session.key, *place)
         return None if row is None else Plan(row.decided, 0, 0)

@@ -38,7 +38,7 @@ def may_be_kept(session: SessionRow, n_arms: int, position: int) -> bool:
     """Whether the contexts of all arms of a decision may be stored."""
     if session.keep_contexts:
         return True
-    return is_kept(position) and n_arms > 1 and n_arms * session.dim <= FEW_NUMBERS
+    return 1 < n_arms <= FEW_NUMBERS / session.dim and is_kept(position, session.kind.sizes.latest)
 
 
 def refuse_too_many(session: SessionRow, n_arms: int) -> None:

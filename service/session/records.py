@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.json import encode
 
+from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.history import FitWindow, Floats
 from service.base.field_types import (
     ClientId,
@@ -192,6 +193,11 @@ class SessionRow(SessionState, Settings):
     def spec(self) -> str:
         """The JSON text of the settings that have no column."""
         return encode(dict(zip(SPEC, _spec_values(self), strict=True))).decode()
+
+    @property
+    def kind(self) -> type[Agent]:
+        """The class of its agent."""
+        return ALGORITHMS[self.algorithm]
 
     @property
     def drops_rows(self) -> bool:

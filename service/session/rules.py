@@ -9,12 +9,10 @@ pairs of settings; `CHANGES` and `COPIES` of what a session with a past cannot b
 from collections.abc import Callable, Container
 from typing import Any, NamedTuple
 
-from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.agents import make_options
 from service.base.problems import Problem, ProblemCode
 from service.session.covariates import names_of_covariates
 from service.session.records import SessionRow
-
-Kind = type[Agent]
 
 
 class Feature(NamedTuple):
@@ -22,8 +20,7 @@ class Feature(NamedTuple):
 
     name: str  # in messages and in the table
     fields: tuple[str, ...]  # the members of a body that ask for it
-    # session and class of its agent -> whether the session has it
-    holds: Callable[[SessionRow, Kind], bool]
+    holds: Callable[[SessionRow], bool]  # whether a session has it
 
 
 class Rule(NamedTuple):
@@ -34,17 +31,13 @@ class Rule(NamedTuple):
     because: str
 
 
-def _kind(session: SessionRow) -> Kind:
-    return ALGORITHMS[session.algorithm]
-
-
 def looks_back(session: SessionRow) -> int | None:
     """Return how many of the session's last rounds coming fits use; None: all.
 
     Those of a session that drops rows then need sums. Elsewhere rounds before the windows of coming
     fits teach nothing any more.
     """
-    return _kind(session).looks_back(session.dim, session.horizon, session.options)
+    return session.kind.looks_back(session.dim, session.horizon, session.options)
 
 
 def has_only_sums(session: SessionRow) -> bool:
@@ -61,33 +54,29 @@ def model_of(session: SessionRow, revision: int | None = None) -> tuple[Any, ...
     return make_options(session.algorithm, then.options).model
 
 
-CLOCK = Feature("`clock`", ("clock",), lambda s, _: s.clock is not None)
+CLOCK = Feature("`clock`", ("clock",), lambda s: s.clock is not None)
 CLOCK_OF_ALL = Feature(
-    '`clock` with `totals` "all"',
-    ("clock",),
-    lambda s, _: s.clock is not None and s.clock.is_of_all,
+    '`clock` with `totals` "all"', ("clock",), lambda s: s.clock is not None and s.clock.is_of_all
 )
-SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mode == "sum")
-DEFAULT = Feature(
-    "`default_reward`", ("default_reward",), lambda s, _: s.default_reward is not None
-)
-NO_HOLDOUT = Feature("an absent `holdout`", ("holdout",), lambda s, _: s.trial.share == 0)
-GUARD = Feature("`guard`", ("guard",), lambda s, _: s.trial.guard != "off")
+SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s: s.reward_mode == "sum")
+DEFAULT = Feature("`default_reward`", ("default_reward",), lambda s: s.default_reward is not None)
+NO_HOLDOUT = Feature("an absent `holdout`", ("holdout",), lambda s: s.trial.share == 0)
+GUARD = Feature("`guard`", ("guard",), lambda s: s.trial.guard != "off")
 LEARNER = Feature(
     "an algorithm that learns from each reward as it comes",
     ("algorithm",),
-    lambda s, kind: kind.learns_within_epoch,
+    lambda s: s.kind.learns_within_epoch,
 )
-OWN = Feature("the option `own`", ("options.own",), lambda s, kind: kind.fits_responses(s.options))
+OWN = Feature("the option `own`", ("options.own",), lambda s: s.kind.fits_responses(s.options))
 LARGE_DIM = Feature(
     "a larger `dim` than is served",
     ("dim",),
-    lambda s, kind: kind.served_dim is not None and s.dim > kind.served_dim,
+    lambda s: s.kind.served_dim is not None and s.dim > s.kind.served_dim,
 )
 LARGE_HORIZON = Feature(
     "a larger `horizon` than is served",
     ("horizon",),
-    lambda s, kind: kind.served_horizon is not None and s.horizon > kind.served_horizon,
+    lambda s: s.kind.served_horizon is not None and s.horizon > s.kind.served_horizon,
 )
 
 TOTALS = "totals are whole and told, 0 too, as nobody says when what is summed ends: take one"
@@ -121,7 +110,7 @@ class Step(NamedTuple):
 
 def _gave_up(session: SessionRow) -> bool:
     """Return whether rounds are dropped that a fit may need: with a clock sums stand for them."""
-    return session.dropped_to > 0 and not CLOCK.holds(session, _kind(session))
+    return session.dropped_to > 0 and not CLOCK.holds(session)
 
 
 def _unmeasured(before: SessionRow, after: SessionRow) -> str | None:
@@ -132,7 +121,7 @@ def _unmeasured(before: SessionRow, after: SessionRow) -> str | None:
 
 def _opens_again(before: SessionRow, after: SessionRow) -> bool:
     """Return whether a longer wait opens rounds that fits know by sums alone."""
-    is_by_time = any(one.holds(before, _kind(before)) for one in (SUM, DEFAULT))
+    is_by_time = any(one.holds(before) for one in (SUM, DEFAULT))
     is_longer = after.reward_wait_seconds > before.reward_wait_seconds
     return is_by_time and is_longer and has_only_sums(before)
 
@@ -156,12 +145,12 @@ def _is_other_model(before: SessionRow, after: SessionRow) -> bool:
 
 def _loses_rounds(before: SessionRow, after: SessionRow) -> bool:
     """Return whether a copy would read dropped rounds: with a clock only to work out columns."""
-    columns = [(one.names, _kind(one).n_given(one.dim, one.horizon)) for one in (before, after)]
+    columns = [(one.names, one.kind.n_given(one.dim, one.horizon)) for one in (before, after)]
     return _gave_up(before) or (before.dropped_to > 0 and columns[0] != columns[1])
 
 
 def _is_learner(_: SessionRow, after: SessionRow) -> bool:
-    return _kind(after).learns_within_epoch
+    return after.kind.learns_within_epoch
 
 
 DROPPED, GIVEN_UP = "dropped rounds", "rounds up to position {before.dropped_to} are dropped"
@@ -205,9 +194,8 @@ def check_rules(
     bad_option if two of its settings exclude each other, and the problem of a step that is
     excluded. Members that a request has `fields` for are named first.
     """
-    kind = _kind(session)
     for feature, excluded, because in RULES:
-        if feature.holds(session, kind) and excluded.holds(session, kind):
+        if feature.holds(session) and excluded.holds(session):
             named = (*feature.fields, *excluded.fields)
             there = [name for name in named if getattr(session, name, None) is not None]
             field = next((name for name in named if name in fields), (there or [*named])[0])

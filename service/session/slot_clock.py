@@ -18,7 +18,6 @@ from service.base.problems import Problem, ProblemCode
 # all: a reward is a total over all trajectories together. trajectory: it is one of its trajectory
 Totals = Literal["all", "trajectory"]
 CLOCK_DEFAULTS: dict[str, Any] = {"start": None, "totals": "all"}  # and `late_slots`: the horizon
-STRETCH = 256  # slots that are kept in one row, at most
 MOST_SLOTS = 2**31  # since the start
 MOST_NUMBERS = 2**20  # of the contexts of a total's slots, 8 MB: a fit has many totals at once
 MOST_AT_FIRST = 2**24  # since the start of a new session

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.agents import Agent, make_options
 from lhb_engine.agents.base import Deciding
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
@@ -29,12 +29,11 @@ def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agen
 
     Without one it has learned nothing. Raises `OptionError` by options that are not valid.
     """
-    kind = ALGORITHMS[session.algorithm]
     options = make_options(session.algorithm, session.names.numbered(session.options))
     if state is None:
-        return kind(session.dim, session.horizon, options)
+        return session.kind(session.dim, session.horizon, options)
     read = json.loads(state) if isinstance(state, str) else state
-    return kind.from_state(session.dim, session.horizon, options, read)
+    return session.kind.from_state(session.dim, session.horizon, options, read)
 
 
 def deciding(reader: Reader, session: SessionRow) -> Deciding:
@@ -42,7 +41,7 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
 
     The agent is built, and its state read, once after each fit: a listing asks of many sessions.
     """
-    if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
+    if session.kind.learns_within_epoch and session.estimate:
         return "in_use"
     version = (session.key, session.created_at, session.n_estimates, session.revision)
     answer = _decides.get(version)
@@ -100,15 +99,14 @@ class Agents:
     def has(self, session: SessionRow) -> bool:
         """Return whether the session's agent is cached and known to be current without a read."""
         live = self._agents.get(session.key)
-        learns = ALGORITHMS[session.algorithm].learns_within_epoch
-        if live is None or learns or live.changes is not session.changes:
+        if live is None or session.kind.learns_within_epoch or live.changes is not session.changes:
             return False
         return live.n_estimates == session.n_estimates
 
     def _current(self, uow: UnitOfWork, session: SessionRow, live: LiveAgent | None) -> LiveAgent:
         """Return a cached agent if it is still the session's, or a new one."""
         state: str | None = None
-        if ALGORITHMS[session.algorithm].learns_within_epoch:
+        if session.kind.learns_within_epoch:
             state = uow.agent_state(session.key)
             is_current = live is not None and live.state == state
         else:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import service.rounds.history
 from lhb_engine.history import FitWindow
 from service.rounds.history import PastByDecision
 from service.session.fit_schedule import Watermark
@@ -13,6 +12,7 @@ from service.session.records import KeptSumsRow, SlotSumsRow
 from service.storage.reader import Range, Reader
 from service.storage.transactions import Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
+from tests.lhb_engine.sized_agents import have_sizes
 
 
 def rounds_in(reader: Reader, ranges: list[Range], until: int) -> list[tuple[Any, ...]]:
@@ -69,7 +69,7 @@ def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) ->
     window = FitWindow(1, 1, 100, 4, 100)
     known = Watermark(101, 100, 0.0)
     with pytest.MonkeyPatch.context() as patch, store.reader() as reader:
-        patch.setattr(service.rounds.history, "LATEST", 10)
+        have_sizes(patch, latest=10)
         found = PastByDecision(reader, session(), window, known).recent(99)
     old, new = found.trajectories.values()
     assert (old.first_round, old.last_round) == (26, 31)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lhb_engine.design.levels import stretch_of
+from lhb_engine.history import SIZES
 from service.storage.database_url import open_reader
 from service.transfer.replay import replay_session
 from service.transfer.without_server import all_sessions
@@ -80,7 +80,7 @@ def state(client: httpx.Client, path: str) -> dict[str, Any]:
 def is_swept(client: httpx.Client, path: str) -> bool:
     """Of one trajectory, all rows are gone but those before the first that counts."""
     told = state(client, path)
-    n_before = 2 * HORIZON + (stretch_of(HORIZON) if told["options"] else 0)
+    n_before = 2 * HORIZON + (SIZES.stretch(HORIZON) if told["options"] else 0)
     return bool(told["n_dropped_rounds"] == told["dropped_to"] - n_before > 0)
 
 

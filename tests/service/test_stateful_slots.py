@@ -5,18 +5,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import FitWindow, History
 from service.commands.decisions import void_decision
-from service.rounds import slot_sums
 from service.rounds.timeline import Past, timeline_of
-from service.session import slot_clock
 from service.session.fit_schedule import Watermark
 from service.session.records import SessionKey, SlotSumsRow
 from service.storage.ports import Changes
@@ -24,6 +22,7 @@ from service.storage.reader import Reader
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.examples import examples
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service import test_stateful_history
 from tests.service.test_stateful_history import NAMES, TOLD, Rounds, check, run
 
@@ -51,8 +50,7 @@ class Machine(test_stateful_history.Machine):
 
     def __init__(self) -> None:
         with ExitStack() as patches:
-            for module in (slot_clock, slot_sums):
-                patches.enter_context(patch.object(module, "STRETCH", 2))
+            have_sizes(patches.enter_context(pytest.MonkeyPatch.context()), n_slots=2)
             super().__init__()
             self.patches = patches.pop_all()
         self.taken: defaultdict[str, list[tuple[int, Any]]] = defaultdict(list)  # slot, context
@@ -177,12 +175,12 @@ class Machine(test_stateful_history.Machine):
 
 
 def test_a_story_that_fails_leaves_no_limit_patched() -> None:
-    before = slot_clock.STRETCH
+    before = ALGORITHMS["anytime"]
     story = Machine()
     story.taken["b"].append((1, None))  # the service never saw this decision
     with pytest.raises(AssertionError):
         story.teardown()
-    assert before == slot_clock.STRETCH
+    assert before == ALGORITHMS["anytime"]
     assert not story.path.exists()
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lhb_engine.agents import anytime_fit, fit_past, make_agent
+from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
@@ -14,6 +14,7 @@ from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.smooth_profiles import SmoothChains
 from tests.examples import repeats
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
+from tests.lhb_engine.sized_agents import have_sizes
 
 CHANGE = 301
 
@@ -98,7 +99,7 @@ def test_a_fit_goes_on_where_nothing_that_the_last_one_saw_earns_anything(
     told, first, sums, monkeypatch
 ):
     """Corrected to 0, or rare and gone with the older rounds of a memory; all later fits failed."""
-    monkeypatch.setattr(fit_past, "LATEST", 64 if sums else 10_000)
+    have_sizes(monkeypatch, latest=64 if sums else 10_000)
     past = turned(n=480)
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **told)
     agent.install(agent.fit(past.over(FitWindow(1, 1, 300, HORIZON, 300))))
@@ -155,7 +156,8 @@ def test_between_two_fits_a_direction_is_only_checked(monkeypatch):
     assert checked.diagnostics["held_out_rows"] == 40
     assert agent.fit(turned(n=340, at=281)).diagnostics["alarm"]  # sooner where the check fails
     assert agent.fit(history(n=350)).status == "ok"  # 1.4 times as many rounds
-    monkeypatch.setattr(fit_past, "LATEST", 200)
+    have_sizes(monkeypatch, latest=200)
+    agent = agent_after(past, 250)
     assert agent.fit(past.over(window(290))).status == "ok"  # from sums all rounds cost the same
 
 

@@ -8,15 +8,14 @@ import pytest
 
 from lhb_engine.agents import fit_past, make_agent
 from lhb_engine.agents.base import NeedsAllRows
-from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.design.levels import stretch_of
 from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums
-from lhb_engine.history import FitWindow, History, Measurements, Parts, Trajectory, joined
+from lhb_engine.history import SIZES, FitWindow, History, Measurements, Parts, Trajectory, joined
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import draw_little
 from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
+from tests.lhb_engine.sized_agents import have_sizes
 
 OPTIONS = {
     "": {},
@@ -32,8 +31,7 @@ OPTIONS = {
 @pytest.fixture(autouse=True)
 def _small_grains(monkeypatch):
     """The past is sums from 300 rounds on."""
-    monkeypatch.setattr(moment_sums, "GRAIN", 64)
-    monkeypatch.setattr(fit_past, "LATEST", 300)
+    have_sizes(monkeypatch, grain=64, latest=300)
 
 
 def played(kind, n=1600, seed=0):
@@ -89,8 +87,8 @@ def read(past, window, measured, kept):
         rows = part.measurements
         number = part.numbering[rows.first - part.first_round]
         new = rows.position > kept.n_settled
-        latest = number > window.last - fit_past.LATEST
-        stretch = (rows.first - 1) // stretch_of(HORIZON)
+        latest = number > window.last - 300
+        stretch = (rows.first - 1) // SIZES.stretch(HORIZON)
         beside = np.isin(stretch, stretch[new]) if past.levels else new
         needed = needed_rounds(rows.chosen(new | latest | beside), window.n_lags)
         every = np.ones(len(rows), bool)
@@ -223,13 +221,12 @@ def test_settled_grains_are_those_that_were_used_whole():
 def test_from_sums_and_from_rows_agree(kind):
     """Past the latest rounds a fit says what it said from rows, and as surely."""
     past, _ = played(kind)
-    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     window = FitWindow(1, 1, 1600, HORIZON, 1600)
     whole = past.over(window)
-    summed, _ = agent.fit_keeping(whole, None)
+    summed, _ = make_agent("anytime", dim=DIM, horizon=HORIZON).fit_keeping(whole, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit_past, "LATEST", 10_000)
-        rows = agent.fit(whole)
+        have_sizes(patch, latest=10_000)
+        rows = make_agent("anytime", dim=DIM, horizon=HORIZON).fit(whole)
     assert summed.n_rows == rows.n_rows
     assert summed.n_missing == rows.n_missing
     np.testing.assert_allclose(summed.theta, rows.theta, atol=1e-9)

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.level_sums import (
     INEXACT,
@@ -88,9 +87,8 @@ def test_the_interval_allows_for_what_nodes_move():
 
 
 @pytest.mark.parametrize("kind", [{}, {"keep": 0.6}, {"spans": (1, 3, 7)}])
-def test_sums_of_any_grains_are_those_of_all_levels(kind, monkeypatch):
-    monkeypatch.setattr(moment_sums, "GRAIN", 64)
-    rows = played(**kind)
+def test_sums_of_any_grains_are_those_of_all_levels(kind):
+    rows = replace(played(**kind), grain=64)
     found, exact = sums_of(rows), level_moments(rows)
     assert found.n_rows == exact.n_rows
     assert found.begun == exact.begun == 12

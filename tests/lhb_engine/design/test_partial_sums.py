@@ -20,10 +20,9 @@ from tests.lhb_engine.played_histories import HORIZON, KINDS, history
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_partial_sums_depend_on_the_order_of_measurements_alone(kind, monkeypatch):
+def test_partial_sums_depend_on_the_order_of_measurements_alone(kind):
     """Whoever adds, and up to whatever round: equal partial sums, to the bit."""
-    monkeypatch.setattr(moment_sums, "GRAIN", 16)
-    past = history(**KINDS[kind])
+    past = replace(history(**KINDS[kind]), grain=16)
     whole = align(past)
     parts = [part for _, part in grains(whole)]
     assert len(parts) == -(-whole.n_rows // 16)
@@ -43,10 +42,9 @@ def test_partial_sums_share_what_they_are_made_from(monkeypatch: pytest.MonkeyPa
     """Otherwise the sums of n rows would cost n squared: every grain would copy all rows."""
     measured = Measurements.single(np.arange(1, 41), np.arange(40.0))
     whole = History(1, {"": Trajectory(np.ones((40, 1)), measured)})
-    rows = align(whole.over(FitWindow(1, 1, 40, 3, 40)))
+    rows = replace(align(whole.over(FitWindow(1, 1, 40, 3, 40))), grain=4)
     made: list[int] = []
     of = moment_sums.Columns.of
-    monkeypatch.setattr(moment_sums, "GRAIN", 4)
     monkeypatch.setattr(moment_sums.Columns, "of", lambda *args: made.append(1) or of(*args))
     assert len(list(moment_sums.grains(rows))) == 10
     assert made == [1]
@@ -77,10 +75,9 @@ def test_full_grains_do_not_change_with_what_arrives_later(past, seed, share, le
     """In any order of arrival, to the bit; a pair counts when the later of its two arrives."""
     n = sum(len(part.measurements) for part in past.trajectories.values())
     rng = np.random.default_rng(seed)
-    past = arriving(past, rng.permutation(n) + 1)
+    past = replace(arriving(past, rng.permutation(n) + 1), grain=8)
     known = int(share * n)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moment_sums, "GRAIN", 8)
         patch.setattr(moment_sums, "LEAST_RUN", least_run)
         whole, sooner = align(past), align(known_by(past, known))
         late, early = [part for _, part in grains(whole)], [part for _, part in grains(sooner)]

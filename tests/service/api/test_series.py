@@ -10,6 +10,7 @@ import pytest
 from service.api import series, sessions
 from service.api.routes import Call
 from service.base.recurring import Intervals
+from service.rounds.timeline import ByDecision
 from service.session.records import Actor
 from service.storage.reader import Reader
 from tests.examples import on_one_database
@@ -189,7 +190,9 @@ async def test_what_one_answer_reads_is_bounded(
             assert whole["items"][-1]["expected"] is not None
             counts.append(len(statements))
         assert counts[0] == counts[1] <= 4
-        monkeypatch.setattr(series, "MOST_EARLIER", 0)
+        monkeypatch.setattr(ByDecision, "n_earlier", lambda *_: series.MOST_EARLIER)
+        assert await client.read(f"/v1/sessions/{many}/series?rounds=5") == whole
+        monkeypatch.setattr(ByDecision, "n_earlier", lambda *_: series.MOST_EARLIER + 1)
         bounded = await client.read(f"/v1/sessions/{many}/series?rounds=5")
         assert {item["expected"] for item in bounded["items"]} == {None}
         assert "too many" in bounded["reason"]

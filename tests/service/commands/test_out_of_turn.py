@@ -15,11 +15,11 @@ from service.base.problems import Problem
 from service.commands.decisions import Taken
 from service.commands.out_of_turn import LEAST, ask_fit
 from service.commands.rewards import ReceiveRewards
-from service.fits import when_due
 from service.rounds.reward import Reward
 from service.session.fit_schedule import DueFit
 from service.session.records import FitQueue
 from service.transfer.file_format import export_session
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.conftest import Serve, problem, until
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 from tests.service.transfer.test_replay import replayed
@@ -162,7 +162,7 @@ def test_a_few_new_rewards_of_a_fleet_make_a_fit_due(
     is_due: bool,
 ) -> None:
     """So many, and a hundredth of all; those that come while a fit runs when that is done."""
-    monkeypatch.setattr(when_due, "UNREAD", 3)
+    have_sizes(monkeypatch, latest=24)  # an eighth of them
     harness.create(algorithm="anytime", horizon=4, reward_wait_seconds=1e6, **told)
     every = [(name, t) for t in range(1, 81) for name in names]
     for name, _ in every:
@@ -189,10 +189,12 @@ def test_a_few_new_rewards_of_a_fleet_make_a_fit_due(
     made = [reason for _, reason in reasons(harness)[n:]]
     assert [reason for reason in made if reason != "never"] == ["stale"] * (3 if is_due else 0)
     if is_due:
-        monkeypatch.setattr(when_due, "SHARE", 0.1)
-        rewarded(every[72:80])
+        have_sizes(monkeypatch, latest=7)  # an eighth is none: the share alone counts
+        rewarded(every[72:120])
+        fitted(harness, ZERO)
+        rewarded(every[120:121])
         assert harness.session.fit_due is None
-        rewarded(every[80:81])
+        rewarded(every[121:122])
         assert harness.session.fit_due is not None
 
 

@@ -13,6 +13,8 @@ from service.commands.webhooks import make_webhook, note_attempt, remove_webhook
 from service.session.records import COMMAND_LINE, Message
 from service.storage.postgres.store import PostgresStore
 from service.writer import notices
+from service.writer.command import command
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.test_guard import HOLDOUT, visit
 from tests.service.test_lift import sum_up
@@ -150,15 +152,21 @@ def test_it_is_given_up_after_days_of_rarer_attempts(both: ServiceHarness) -> No
         assert reader.messages_given_up() == [("", 1)]
 
 
-def test_of_a_receiver_that_is_away_no_more_wait_than_a_limit(
-    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notices, "MOST_WAITING", 2)
+@command
+def write_messages(uow: UnitOfWork, n: int) -> None:
+    """Write some at once."""
+    [webhook] = uow.stored.webhooks("")
+    for _ in range(n):
+        notices.write_message(uow, webhook, "test", {})
+
+
+def test_of_a_receiver_that_is_away_no_more_wait_than_a_limit(both: ServiceHarness) -> None:
     webhook = make(both)
-    for _ in range(3):
+    both.run(write_messages(notices.MOST_WAITING - 1))
+    for _ in range(2):
         both.run(webhooks.try_webhook("", webhook))
     with both.store.reader() as reader:
-        assert reader.waiting_messages("")["", webhook][0] == 2
+        assert reader.waiting_messages("")["", webhook][0] == notices.MOST_WAITING
         assert reader.webhooks("")[0].n_given_up == 1
 
 

@@ -5,13 +5,11 @@ import time
 from functools import partial
 from pathlib import Path
 
-import service.fits.prepared_fit
-import service.rounds.history
-from lhb_engine.agents import fit_past as summed_fit_of_engine
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.history import SIZES
 from service.base.problems import ProblemCode, Unavailable
 from service.fits.fit_answer import Fitted
 from service.fits.job import in_idle_time, run_fit
-from service.rounds import slot_sums
 from service.storage.database_url import open_reader
 
 
@@ -81,8 +79,7 @@ def summed_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> Fitted | None:
     """A real fit in a process where four rounds are many enough to keep sums."""
-    for module in (service.fits.prepared_fit, service.rounds.history, summed_fit_of_engine):
-        module.LATEST = 4  # type: ignore[attr-defined]
+    Anytime.sizes = SIZES._replace(latest=4)
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 
@@ -114,8 +111,7 @@ def fit_in_parts(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> Fitted | None:
     """A real fit in a process where eight slots are many; gated from its second part on."""
-    slot_sums.STRETCH = slot_sums.AT_ONCE = 8
-    slot_sums.MOST_ROWS = 1
+    Anytime.sizes = SIZES._replace(n_slots=8, n_positions=8, most_rows=1)
     with open_reader(database_url) as reader:
         kept = reader.last_slot_sums((tenant, session_id), 10**9)
     fit = run_fit if kept is None else gated_fit

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import service.fits.prepared_fit
-from lhb_engine.agents import fit_past
+from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import History
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.rounds import history
 from service.rounds.history import PastByDecision
 from service.session.records import KeptSumsRow
 from service.storage.reader import FOR_EVER
 from service.storage.transactions import Store
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.lhb_engine.draw_little import draw_little
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 
@@ -38,9 +38,8 @@ def low_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
     """Sums from 64 rounds on."""
-    keep_sums_from(monkeypatch, 64)
+    keep_sums_from(monkeypatch, 64, n_grains=2)
     draw_little(monkeypatch)
-    monkeypatch.setattr(history, "SLICE", 2)
     made = ServiceHarness(tmp_path, store)
     made.read = []  # type: ignore[attr-defined]
     counted = Counted(PastByDecision.recent, made.read)  # type: ignore[attr-defined]
@@ -148,7 +147,7 @@ class World:
         answer = run_fit(self.url, *self.harness.key, due, 0.0)
         self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
         assert answer is not None
-        if self.n > fit_past.LATEST:  # before, no fit has sums
+        if self.n > ALGORITHMS["anytime"].sizes.latest:  # before, no fit has sums
             self.compare(due, answer)
         finish = FinishFit(self.harness.key, due, answer, self.harness.agents, RetryPolicy())
         self.harness.run(finish)
@@ -160,14 +159,14 @@ class World:
         found = [answer]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(service.fits.prepared_fit, "usable_sums", lambda *args: (None, anew))
-            patch.setattr(service.fits.prepared_fit, "AT_ONCE", 0)
+            have_sizes(patch, n_latest=0)
             if self.n_fits % SLICED == 0:
                 patch.setattr(PastByDecision, "slices", lambda *args: self.slices(*args))
                 found.append(run_fit(self.url, *self.harness.key, due, 0.0))
             patch.setattr(service.fits.prepared_fit, "sums_made_anew", lambda *args: None)
             whole = run_fit(self.url, *self.harness.key, due, 0.0)
         assert whole is not None
-        self.n_from_rows += whole.sums is None and self.n > fit_past.LATEST
+        self.n_from_rows += whole.sums is None and self.n > ALGORITHMS["anytime"].sizes.latest
         expected = without_seconds(whole)
         for other in found:
             assert other is not None

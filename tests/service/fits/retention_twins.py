@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.commands.drop_rounds
-import service.fits.prepared_fit
-from lhb_engine.design import levels
 from service.base.problems import Problem
 from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
 from service.fits.install import FinishFit, RetryPolicy
@@ -38,11 +35,9 @@ def small_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
     """Sums from 64 rounds on, and slices of a few rows."""
-    keep_sums_from(monkeypatch, 64)
+    keep_sums_from(monkeypatch, 64, least_stretch=16)
     draw_little(monkeypatch)
     fit_seldom(monkeypatch)
-    monkeypatch.setattr(levels, "LEAST_STRETCH", 16)
-    monkeypatch.setattr(service.commands.drop_rounds, "LEAST_SECONDS", 0.0)
     store.slices = Slices(rows=11, page=7, pages=3)
     return ServiceHarness(tmp_path, store)
 
@@ -148,7 +143,7 @@ class Twins:
         """What the sweeper does."""
         session = self.session(i)
         with self.harness.store.reader() as reader:
-            found = plan(reader, session, self.harness.now)
+            found = plan(reader, session, self.harness.now, young=0.0)
         if found is None or not self.harness.run(give_up_rounds(session.key, found)):
             return False
         self.harness.run_large(drop_rounds(session.key, found.dropped_to))

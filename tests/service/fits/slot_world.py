@@ -15,13 +15,13 @@ from service.fits import job
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.rounds import history, slot_history, slot_sums
+from service.rounds import slot_history
 from service.rounds.slot_history import PastBySlot
 from service.rounds.slot_sums import keep_slots
-from service.session import slot_clock
 from service.session.records import SlotSumsRow
 from service.transfer.replay import replay_session
 from tests.lhb_engine.draw_little import draw_little, fit_seldom
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import SLICED, without_seconds
 from tests.service.service_harness import ServiceHarness
@@ -35,10 +35,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     """Moments from 48 slots on; stretches of eight slots; few decisions are read at once."""
     draw_little(patch)
     fit_seldom(patch)
-    keep_sums_from(patch, 48, grain=8)
-    for module in (slot_clock, slot_sums):
-        patch.setattr(module, "STRETCH", 8)
-    patch.setattr(slot_sums, "AT_ONCE", 16)
+    keep_sums_from(patch, 48, grain=8, n_slots=8, n_positions=16)
 
 
 @contextmanager
@@ -63,8 +60,7 @@ def in_slices(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every fit adds up all rows, in slices of two grains."""
     with patch.context() as here:
         without_sums(here)
-        here.setattr(service.fits.prepared_fit, "AT_ONCE", 1)
-        here.setattr(history, "SLICE", 2)
+        have_sizes(here, n_latest=1, n_grains=2)
         yield
 
 

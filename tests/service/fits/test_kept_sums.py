@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.prepared_fit
-from lhb_engine.design import levels, moment_sums
 from lhb_engine.history import FitWindow
 from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
@@ -17,6 +15,7 @@ from service.session.fit_schedule import Watermark
 from service.transfer.replay import replay_session
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import seldom_fitted  # noqa: F401
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
@@ -51,7 +50,7 @@ def test_a_session_lives_on_sums(
     read: list[int] = harness.read  # type: ignore[attr-defined]
     assert max(read[-3:]) < 200
     for at_once in (4, 0):  # 0: rows of every fit from sums are read in slices
-        monkeypatch.setattr(service.fits.prepared_fit, "AT_ONCE", at_once)
+        have_sizes(monkeypatch, n_latest=at_once)
         read.clear()
         with harness.store.reader() as reader:
             replay = replay_session(reader, harness.session)
@@ -125,8 +124,7 @@ def test_no_slice_hides_a_measurement_beyond_the_window(
     harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users of one round each; slices of four. The next fit has to add what is beyond."""
-    monkeypatch.setattr(moment_sums, "GRAIN", 4)
-    monkeypatch.setattr(history, "SLICE", 1)
+    have_sizes(monkeypatch, grain=4, n_grains=1)
     harness.create(algorithm="anytime", dim=DIM, horizon=6)
     contexts = np.ones((2, DIM))
     for i in range(24):
@@ -148,8 +146,7 @@ def test_a_session_with_levels_lives_on_sums(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch, zero_start: bool
 ) -> None:
     """Fits equal those from all rows, after a correction, a void one and an erasure too."""
-    monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
-    monkeypatch.setattr(levels, "HORIZONS", 1)
+    have_sizes(monkeypatch, least_stretch=8, horizons=1)
     options = {"levels": True, "zero_start": zero_start}
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": options}
     harness.create(algorithm="anytime", **made)

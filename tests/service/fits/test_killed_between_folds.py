@@ -16,13 +16,13 @@ from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.rounds import slot_sums
 from service.rounds.slot_sums import keep_slots
 from service.storage.transactions import Slices, Store
 from service.transfer.replay import replay_session
 from service.writer.agent_cache import Agents
 from service.writer.group_commit import GroupCommit
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.fits.kept_rounds import without_seconds
 from tests.service.fits.retention_twins import Twins, small_limits  # noqa: F401
 from tests.service.fits.slot_world import World, make_small
@@ -83,7 +83,7 @@ class Killed(Twins):
         """Give rounds up, and drop their rows slice by slice, some of them by each server."""
         session = self.session(i)
         with self.harness.store.reader() as reader:
-            found = plan(reader, session, self.harness.now)
+            found = plan(reader, session, self.harness.now, young=0.0)
         if found is None or not self.harness.run(give_up_rounds(session.key, found)):
             return False
         self.kill()
@@ -145,7 +145,7 @@ def test_slots_of_a_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_small(monkeypatch)
-    monkeypatch.setattr(slot_sums, "MOST_ROWS", 1)  # of a transaction: fits are in parts
+    have_sizes(monkeypatch, most_rows=1)  # of a transaction: fits are in parts
     lived, kept = [], []
     for kind in (World, KilledBySlot):
         harness.now = 1000.0

@@ -284,7 +284,7 @@ def test_a_kill_between_slices_loses_nothing(
     for i in (2, 3):
         session = twins.session(i)
         with harness.store.reader() as reader:
-            found = plan(reader, session, harness.now)
+            found = plan(reader, session, harness.now, young=0.0)
         assert found is not None
         assert harness.run(give_up_rounds(session.key, found))
         assert not harness.run(give_up_rounds(session.key, found))  # by another process

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.commands.drop_rounds
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem
 from service.commands.decisions import void_decision
@@ -41,7 +40,6 @@ def harness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
     make_small(monkeypatch)
-    monkeypatch.setattr(service.commands.drop_rounds, "LEAST_SECONDS", 0.0)
     store.slices = Slices(rows=11, page=7, pages=3)
     return ServiceHarness(tmp_path, store)
 
@@ -50,7 +48,7 @@ def drop(harness: ServiceHarness) -> bool:
     """What the sweeper does."""
     session = harness.session
     with harness.store.reader() as reader:
-        found = plan(reader, session, harness.now)
+        found = plan(reader, session, harness.now, young=0.0)
     if found is None or not harness.run(give_up_rounds(session.key, found)):
         return False
     harness.run_large(drop_rounds(session.key, found.dropped_to))
@@ -336,7 +334,7 @@ def test_a_plan_is_late_where_the_sums_have_gone(
     world = World(harness, database_url, options={"most_stale": 0.15}, keep_rounds=60)
     world.play(80)
     with harness.store.reader() as reader:
-        held = plan(reader, harness.session, harness.now)
+        held = plan(reader, harness.session, harness.now, young=0.0)
     assert held is not None
     harness.run(void_decision(harness.key, "a", "~3", harness.agents))
     assert not harness.run(give_up_rounds(harness.key, held))

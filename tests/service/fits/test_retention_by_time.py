@@ -95,7 +95,7 @@ def test_a_plan_is_late_where_a_row_of_sums_changed(
     plans = []
     for i in range(1, 5):
         with harness.store.reader() as reader:
-            found = plan(reader, twins.session(i), harness.now)
+            found = plan(reader, twins.session(i), harness.now, young=0.0)
         assert found is not None
         plans.append(found)
     missing = _missing(twins)

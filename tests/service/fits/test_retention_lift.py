@@ -116,7 +116,7 @@ def test_rounds_stay_until_they_are_in_the_sums(
 
     def planned() -> Plan | None:
         with harness.store.reader() as reader:
-            return plan(reader, session, harness.now)
+            return plan(reader, session, harness.now, young=0.0)
 
     assert planned() is None  # nothing is summed
     sum_up(twins, 0)

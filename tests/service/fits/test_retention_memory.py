@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lhb_engine.posterior import fit_data
 from service.commands.decisions import void_decision
 from service.commands.drop_rounds import give_up_rounds, plan
 from service.commands.erase_trajectory import erase_trajectory
@@ -16,6 +15,7 @@ from service.rounds.timeline import timeline_of
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.lhb_engine.sized_agents import register
 from tests.service.fits.retention_twins import (  # noqa: F401
     DIM,
     HORIZON,
@@ -48,7 +48,7 @@ def test_fits_are_those_of_a_session_that_keeps_all(
 ) -> None:
     """Also after corrections, void decisions, an erased trajectory and a move."""
     if settings == SETTINGS["large"]:
-        monkeypatch.setattr(fit_data, "MOST_UNKNOWNS", DIM * HORIZON - 1)
+        register(monkeypatch, "anytime", fits_from_sums=classmethod(lambda *_: False))
     memory = MEMORY if "memory" in settings.get("options", {"memory": MEMORY}) else LATEST
     body = {"options": {"memory": MEMORY}, "reward_wait_seconds": 8.0, **settings}
     twins = Twins(harness, database_url, {"keep_days": 1 / 24}, **body)
@@ -117,7 +117,7 @@ def test_a_memory_that_reaches_further_is_refused(
     )
     twins.play(262, NAMES)
     with harness.store.reader() as reader:
-        found = plan(reader, twins.session(1), harness.now)
+        found = plan(reader, twins.session(1), harness.now, young=0.0)
     assert found is not None
     assert found.dropped_to <= 262 - MEMORY
     longer = {"options": {"memory": MEMORY + 60}}

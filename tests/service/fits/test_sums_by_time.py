@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from lhb_engine.design import levels
 from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
@@ -12,6 +11,7 @@ from service.commands.sessions import change_session
 from service.transfer.replay import replay_session
 from tests.examples import on_one_database, repeats
 from tests.lhb_engine.draw_little import seldom_fitted  # noqa: F401
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
@@ -174,8 +174,7 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
     world: type[World],
 ) -> None:
     """A level has the rows of spans that leave its rounds, and no default where spans enter."""
-    monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
-    monkeypatch.setattr(levels, "HORIZONS", 1)
+    have_sizes(monkeypatch, least_stretch=8, horizons=1)
     options = {"levels": True, "zero_start": zero_start, **SHARED}
     harness.create(algorithm="anytime", **settings, options=options)
     played = world(harness, ("", "a", "b"), database_url)
@@ -217,8 +216,7 @@ def test_late_values_and_corrections_go_into_sums(
     has_levels: bool,
 ) -> None:
     """No fit adds all rows anew, and each equals that from all rows; so do replays."""
-    monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
-    monkeypatch.setattr(levels, "HORIZONS", 1)
+    have_sizes(monkeypatch, least_stretch=8, horizons=1)
     harness.create(algorithm="anytime", **settings, options={"levels": has_levels, **SHARED})
     played = world(harness, ("", "a", "b"), database_url)
     played.play(170)

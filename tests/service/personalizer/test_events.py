@@ -1,10 +1,12 @@
 """Personalizer's routes in this process, on both databases: what a request becomes, and errors."""
 
+import json
 from typing import Any
 
 import httpx
 import pytest
 
+from service.api.runtime import READ_AT_ONCE_BYTES
 from service.commands.keys import new_key, save_key
 from service.personalizer import configuration
 from service.personalizer.events import read_rank
@@ -399,9 +401,7 @@ async def test_more_numbers_than_a_decision_takes_are_refused(serve: Serve) -> N
 
 
 @on_one_database
-async def test_a_large_request_is_read_as_a_small_one_is(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_request_is_read_as_a_small_one_is(serve: Serve) -> None:
     """Where a process of its own reads it, the same event asks for the same contexts."""
     asked = {"eventId": "e", "contextFeatures": [{"hour": 3, "tags": ["x", "y"]}]}
     async with serve() as client:
@@ -411,7 +411,8 @@ async def test_a_large_request_is_read_as_a_small_one_is(
 
         await until(has_processes)
         first = await rank(client, **asked)
-        monkeypatch.setattr("service.personalizer.events.READ_AT_ONCE_BYTES", 0)
-        assert await rank(client, **asked) == first  # else 409: another body
-        answer = await client.post(f"{ROOT}/rank", content=b"{")
+        body, more = json.dumps({"actions": ACTIONS, **asked}), " " * READ_AT_ONCE_BYTES
+        answer = await client.post(f"{ROOT}/rank", content=body + more)
+        assert answer.json() == first  # else 409: another body
+        answer = await client.post(f"{ROOT}/rank", content="{" + more)
         refused(answer, 400, "BadRequest", "malformed_json", "body")

@@ -11,11 +11,11 @@ from service.commands.erase_trajectory import erase_trajectory, sweep
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import remove_session
 from service.fits.job import run_fit
-from service.rounds import slot_sums
 from service.storage.transactions import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database, repeats
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, World, make_small
 from tests.service.service_harness import ServiceHarness
 
@@ -212,7 +212,7 @@ def test_many_slots_are_kept_in_parts(
     world.play(90)
     n_before = len(world.kept())
     harness.run(void_decision(harness.key, "", "~1", harness.agents))
-    monkeypatch.setattr(slot_sums, "MOST_ROWS", 1)
+    have_sizes(monkeypatch, most_rows=1)
     world.ask()
     assert world.n_parts >= 3
     assert len(world.kept()) >= n_before
@@ -220,11 +220,11 @@ def test_many_slots_are_kept_in_parts(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("limit", ["MOST_TRAJECTORIES", "MOST_AGAIN"])
+@pytest.mark.parametrize("limit", ["most_trajectories", "most_again"])
 def test_stretches_end_before_they_are_large(
     harness: ServiceHarness, database_url: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slot_sums, limit, 2)
+    have_sizes(monkeypatch, **{limit: 2})
     world = World(harness, database_url, clock={"totals": "trajectory"}, options=SHARED)
     world.play(70)
     lasts = [row.last_slot for row in world.kept() if not row.trajectory]

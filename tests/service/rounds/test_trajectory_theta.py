@@ -17,7 +17,7 @@ from service.base.problems import Problem
 from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sessions import change_session
-from service.rounds import slot_sums, trajectory_theta
+from service.rounds import trajectory_theta
 from service.rounds.stored_rows import stored_measurements
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
@@ -28,6 +28,7 @@ from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database, repeats
 from tests.lhb_engine.draw_little import little_drawn, seldom_fitted  # noqa: F401
+from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.service_harness import ServiceHarness
 
 DIM, USERS = 2, ("a", "b", "c", "d", "e", "f")
@@ -284,8 +285,7 @@ def test_it_is_worked_out_by_slots(
     harness: ServiceHarness, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the same slots as a fit's, whether their sums are kept; a late decision renews it."""
-    monkeypatch.setattr(slot_sums, "STRETCH", 8)
-    monkeypatch.setattr(slot_sums, "PAGE", 5)
+    have_sizes(monkeypatch, n_slots=8, page=5)
     world = SlotWorld(harness, database_url, 2)
     world.play(24)
     for name, theta in THETAS.items():

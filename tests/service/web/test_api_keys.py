@@ -224,11 +224,11 @@ async def test_an_export_is_cut_off_with_its_key(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has no end line knows that lines are missing."""
-    monkeypatch.setattr("service.api.transfer.CHUNK_LINES", 1)
+    n = transfer.CHUNK_LINES
     async with serve() as client:
         session = await client.create()
-        for _ in range(5):
-            await client.decide(session)
+        log = {"contexts": [[1.0, 0.0]] * n, "rewards": [1.0] * n}
+        await client.post(f"/v1/sessions/{session}/history", json=log)
         whole = (await client.get(f"/v1/sessions/{session}/events")).text
         other, key, row = await two_keys(client)
     async with serve() as client:
@@ -250,4 +250,4 @@ async def test_an_export_is_cut_off_with_its_key(
         monkeypatch.setattr(transfer, "_next_chunk", next_chunk)
         part = (await client.get(f"/v1/sessions/{session}/events", headers=bearer(key))).text
         assert whole.startswith(part)
-        assert len(part.splitlines()) == 1
+        assert len(part.splitlines()) == n

@@ -126,7 +126,7 @@ def server_config(
 ) -> uvicorn.Config:
     """Return uvicorn's configuration of the app; `more` are further arguments of it."""
     app = create_app(settings, store)
-    app.outer_middleware.guard.accept(host)
+    app.outer_middleware.cross_site.accept(host)
     return uvicorn.Config(
         app.outer_middleware,
         http=connection_class(settings, app.outer_middleware.admission),

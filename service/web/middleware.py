@@ -26,8 +26,8 @@ from service.base.session_ids import has_form_of_id
 from service.personalizer.errors import problem_answer
 from service.web.admission import Admission, may_refuse
 from service.web.api_keys import KeyWatch
-from service.web.browser_guard import BrowserGuard
 from service.web.connection import API_HEADERS, is_for_data
+from service.web.cross_site import CrossSiteCheck
 from service.web.full_tenants import refuse_full
 from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
@@ -53,8 +53,8 @@ HOT_HEADERS = f"content-type: {JSON}\r\n".encode() + b"".join(
 class Middleware:
     """Checks every request, then serves hot routes itself and passes the others to FastAPI.
 
-    The guard refuses what pages of other sites send, while there are no keys. The running service
-    is to be set at start-up.
+    While there are no keys, what pages of other sites send is refused. The running service is to be
+    set at start-up.
     """
 
     service: Service
@@ -77,7 +77,7 @@ class Middleware:
         self._tracing = tracing
         self.rates = RateLimit(settings.requests_per_second, settings.request_burst)
         self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
-        self.guard = BrowserGuard(settings.allowed_hosts)
+        self.cross_site = CrossSiteCheck(settings.allowed_hosts)
         self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
         self._ids = RequestIds()
         named = settings.trusted_proxies
@@ -134,7 +134,7 @@ class Middleware:
             raise
         scope["lhb.tenant"] = access.tenant
         if access is EVERYBODY:
-            self.guard.check(headers, scope)
+            self.cross_site.check(headers, scope)
         if self.rates.is_on:
             self.rates.count(scope, is_keyed=self._keys.is_closed)
         if "lhb.late" in scope and may_refuse(scope):

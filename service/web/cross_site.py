@@ -16,7 +16,7 @@ LOCAL = ".localhost"
 CONTENT_TYPES = (b"application/json", b"application/x-ndjson")
 
 
-class BrowserGuard:
+class CrossSiteCheck:
     """Checks the Host, Origin and Content-Type headers.
 
     `allowed_hosts` are accepted beside local ones, separated by commas; "*" accepts any.

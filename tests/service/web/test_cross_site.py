@@ -7,7 +7,7 @@ import pytest
 from service.base.problems import Problem
 from service.base.server_settings import Settings
 from service.operation.server import server_config
-from service.web.browser_guard import BrowserGuard
+from service.web.cross_site import CrossSiteCheck
 from service.web.middleware import Middleware
 from tests.examples import on_one_database
 from tests.service.conftest import Serve, problem
@@ -95,13 +95,13 @@ async def test_a_body_without_a_content_type_is_refused(serve: Serve) -> None:
     ],
 )
 async def test_the_address_of_the_connection_is_ours(host: str, server: str, status: int) -> None:
-    guard = BrowserGuard("")
+    protection = CrossSiteCheck("")
     headers, scope = {b"host": host.encode()}, {"server": (server, 8080)}
     if status == 200:
-        guard.check(headers, scope)
+        protection.check(headers, scope)
     else:
         with pytest.raises(Problem) as raised:
-            guard.check(headers, scope)
+            protection.check(headers, scope)
         assert raised.value.code == "foreign_host"
 
 
@@ -110,6 +110,6 @@ def test_the_name_that_the_server_listens_on_is_ours() -> None:
     middleware = made.app
     assert isinstance(middleware, Middleware)
     scope = {"server": ("10.0.0.7", 8080)}
-    middleware.guard.check({b"host": b"shop.example:8080"}, scope)
+    middleware.cross_site.check({b"host": b"shop.example:8080"}, scope)
     with pytest.raises(Problem, match="LHB_ALLOWED_HOSTS"):
-        middleware.guard.check({b"host": b"other.example:8080"}, scope)
+        middleware.cross_site.check({b"host": b"other.example:8080"}, scope)

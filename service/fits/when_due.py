@@ -28,7 +28,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 SHORT = 64  # rounds of a window that each reward for it may read
 LEAST = 20  # measurements, before rewards alone make a fit due
-SHARE = 0.01  # of the measurements of a fleet, and an eighth of the latest: above both, one is due
+SHARE = 0.01  # of a fleet's measurements, and `n_unread`: above both, a fit is due
 
 
 def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> bool:
@@ -169,7 +169,7 @@ def fit_unread(uow: UnitOfWork, session: SessionRow, agents: Agents, now: float)
     if n < LEAST or share is None or session.schedule.current or closing.adds_up:
         return
     if waiting or unread <= share * n:
-        least = 0.0 if waiting else max(kind.sizes.latest // 8, SHARE * n)
+        least = 0.0 if waiting else max(kind.sizes.n_unread, SHARE * n)
         if unread <= least or session.n_trajectories == 1 or any(due.attempts for due in waiting):
             return
         keeps_sums = kind.looks_back(session.dim, session.horizon, told) is None

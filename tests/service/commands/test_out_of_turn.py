@@ -162,7 +162,7 @@ def test_a_few_new_rewards_of_a_fleet_make_a_fit_due(
     is_due: bool,
 ) -> None:
     """So many, and a hundredth of all; those that come while a fit runs when that is done."""
-    have_sizes(monkeypatch, latest=24)  # an eighth of them
+    have_sizes(monkeypatch, n_unread=3)
     harness.create(algorithm="anytime", horizon=4, reward_wait_seconds=1e6, **told)
     every = [(name, t) for t in range(1, 81) for name in names]
     for name, _ in every:
@@ -189,7 +189,7 @@ def test_a_few_new_rewards_of_a_fleet_make_a_fit_due(
     made = [reason for _, reason in reasons(harness)[n:]]
     assert [reason for reason in made if reason != "never"] == ["stale"] * (3 if is_due else 0)
     if is_due:
-        have_sizes(monkeypatch, latest=7)  # an eighth is none: the share alone counts
+        have_sizes(monkeypatch, n_unread=0)  # the share alone counts
         rewarded(every[72:120])
         fitted(harness, ZERO)
         rewarded(every[120:121])

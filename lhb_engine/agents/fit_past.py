@@ -176,8 +176,8 @@ def too_little(rows: AlignedRounds, dim: int) -> str:
     """Return why rows cannot be fitted, by the first `dim` features; empty if they can."""
     if rows.n_rows < LEAST_ROWS:
         return f"{rows.n_rows} measured rows; a fit needs at least {LEAST_ROWS}."
-    level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
-    rest = rows.y - level * rows.intercept
+    mean = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
+    rest = rows.y - mean * rows.intercept
     if float(np.abs(rest).max()) <= 1e-12 * float(np.abs(rows.y).max()):
         return "All rewards are equal: nothing to learn from."
     if np.abs(rows.contexts[:, :dim]).max(initial=0.0) < LEAST_CONTEXT:
@@ -185,12 +185,12 @@ def too_little(rows: AlignedRounds, dim: int) -> str:
     return ""
 
 
-def level_of(rows: AlignedRounds) -> float:
-    """Return a level so large beside what rewards vary by that squares lose their digits, or 0."""
+def offset_of(rows: AlignedRounds) -> float:
+    """Return an offset so large beside what rewards vary by that squares lose digits, or 0."""
     at = rows.number > 0
     rewards = rows.y[at] / rows.intercept[at]
-    level = float(np.median(rewards))
-    return level if abs(level) > HIGH * float(np.median(np.abs(rewards - level))) > 0.0 else 0.0
+    offset = float(np.median(rewards))
+    return offset if abs(offset) > HIGH * float(np.median(np.abs(rewards - offset))) > 0.0 else 0.0
 
 
 class RowsPast:
@@ -212,9 +212,9 @@ class RowsPast:
         units: Units | None = None,
     ) -> None:
         self.window, self.n_means, self.dim = window, agent.covariates.n_means, agent.dim
-        level = level_of(rows) if units is None and rows.n_rows else 0.0
-        rows = replace(rows, y=rows.y - level * rows.intercept) if level else rows
-        self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y), level)
+        offset = offset_of(rows) if units is None and rows.n_rows else 0.0
+        rows = replace(rows, y=rows.y - offset * rows.intercept) if offset else rows
+        self.units = units or Units(power_of_two(rows.contexts), power_of_two(rows.y), offset)
         follows = following(rows, len(agent.covariates.names), self.n_means)
         self._silent = np.flatnonzero(follows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
@@ -364,8 +364,8 @@ class SummedPast(RowsPast):
         reason, rows = too_little(self.rows, self.dim), self.total.rows
         if rows.n_rows < LEAST_ROWS or not rows.gram.any():
             return reason
-        level = float(rows.covariate_target[0]) ** 2 / float(rows.covariates[0, 0])
-        return reason if rows.square - level <= EQUAL * rows.square else ""
+        by_mean = float(rows.covariate_target[0]) ** 2 / float(rows.covariates[0, 0])
+        return reason if rows.square - by_mean <= EQUAL * rows.square else ""
 
     def part(self, first: int) -> Part:
         """Return the rows from the session's round `first` on."""

@@ -65,7 +65,7 @@ class KnownForm:
         return replace(
             self,
             profiles=self.profiles * (units.contexts / units.rewards),
-            effects=np.append(self.effects[0] - units.level, self.effects[1:]) / units.rewards,
+            effects=np.append(self.effects[0] - units.offset, self.effects[1:]) / units.rewards,
         )
 
     @property

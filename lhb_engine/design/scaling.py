@@ -59,7 +59,7 @@ class Units:
 
     contexts: float
     rewards: float
-    level: float = 0.0  # taken from the rewards of a round before, in the user's units
+    offset: float = 0.0  # taken from the rewards of a round before, in the user's units
 
     def of(self, rows: Rows) -> Rows:
         """Convert rows, or sums of them, to these units."""
@@ -74,10 +74,10 @@ class Units:
         data = {name: self.restored(getattr(estimate, name), unit) for name, unit in UNITS.items()}
         weights, profiles = self.weights(estimate.lag_weights), estimate.lag_profiles
         profiles = None if profiles is None else self.weights(profiles)
-        if self.level and data["intercept"] is not None:
-            data["intercept"] += self.level
+        if self.offset and data["intercept"] is not None:
+            data["intercept"] += self.offset
             for form in (data["forms"] or {}).values():
-                form["effects"][0] += self.level
+                form["effects"][0] += self.offset
         scaled = replace(estimate, lag_weights=weights, lag_profiles=profiles, **data)
         whole = weights if profiles is None else profiles
         held = np.abs(whole).max(initial=0.0) >= np.finfo(float).tiny or not estimate.pays.any()

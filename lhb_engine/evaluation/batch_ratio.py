@@ -7,7 +7,7 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 
 
 class Refusal(str):
@@ -67,7 +67,7 @@ class BatchRatio:
         from scipy.stats import t  # here: it takes long to load
 
         off = (top.sum() - top) / others - value
-        half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * sqrt(float(off @ off) * (n - 1) / n)
+        half = float(t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * sqrt(float(off @ off) * (n - 1) / n)
         return Interval(value, value - half, value + half, effective)
 
     def against(self, other: "BatchRatio") -> Interval:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lhb_engine.evaluation.batch_ratio import LEVEL, Refusal
+from lhb_engine.evaluation.batch_ratio import CONFIDENCE, Refusal
 from lhb_engine.history import Floats
 
 # Prior weights of the bound's slopes, and the slopes over that of the planned end. The first is
@@ -183,7 +183,7 @@ def lift(
     agent: GroupSums,
     control: GroupSums,
     planned_rounds: float,
-    level: float = LEVEL,
+    level: float = CONFIDENCE,
     units: str = "trajectories",
     *,
     in_all: bool = False,

@@ -28,7 +28,7 @@ LEAST_SIGMA = 1e-6  # of the rewards' root mean square: rewards without noise ar
 MAX_STEPS = 50
 CLEAR = 1.0  # of (5.11)
 WIDER = 1.1  # for what linearisation and lags that are not active leave out
-LEVEL = 0.95
+CONFIDENCE = 0.95
 
 
 def active_lags(design: LaggedDesign, y: Floats, theta: Floats) -> tuple[int, ...]:
@@ -163,7 +163,7 @@ def said_of(errors: dict[str, Any] | None, n_lags: int) -> dict[str, Any] | str:
 
 def intervals(refit: dict[str, Any]) -> dict[str, Any]:
     """Return 95% intervals from what `said_of` says, in the form of `Estimate.intervals`."""
-    half = float(scipy.special.stdtrit(refit["freedom"], 0.5 + LEVEL / 2)) * np.array([-1.0, 1.0])
+    half = scipy.special.stdtrit(refit["freedom"], 0.5 + CONFIDENCE / 2) * np.array([-1.0, 1.0])
     theta, weights = (
         np.array(refit[name])[:, None] + np.array(refit[f"{name}_error"])[:, None] * half
         for name in ("theta", "lag_weights")

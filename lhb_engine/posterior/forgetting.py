@@ -11,9 +11,9 @@ from lhb_engine.posterior.prediction_check import Predictor
 BLOCKS, LEAST_BLOCK, FEWEST_BLOCKS = 64, 4, 16  # of rows in order, each predicted from those before
 FEWEST_ROWS, ROWS_A_FEATURE = 40, 8  # of a window
 MOST_ROWS = 8192  # the latest
-SURE = 3.5  # standard errors by which a window predicts better than its level alone
-LEAST = 0.01  # of the noise's variance, by which it does: a level may be known to a hair
-LEVEL = 0.01  # rows that the prior of a window's level counts as
+SURE = 3.5  # standard errors by which a window predicts better than its baseline alone
+LEAST = 0.01  # of the noise's variance, by which it does: a baseline may be known to a hair
+PRIOR_ROWS = 0.01  # rows that the prior of a window's baseline counts as
 
 
 def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
@@ -36,7 +36,7 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
     white = [innovations(rows, column, old.autocorrelation)[order] for column in columns.T]
     blocks = np.column_stack(white).reshape(n, size, -1)
     dim = carried.shape[1]
-    prior = np.diag(np.append(LEVEL, np.full(dim, dim * old.noise**2)))
+    prior = np.diag(np.append(PRIOR_ROWS, np.full(dim, dim * old.noise**2)))
     sums = np.zeros((n + 1, dim + 2, dim + 2))
     np.cumsum(blocks.transpose(0, 2, 1) @ blocks, axis=0, out=sums[1:])
     later = np.arange(n // 2, n)
@@ -46,8 +46,8 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
         """Return the squares that a window leaves, and with the theta of all rows."""
         inside = sums[later] - sums[later - window]
         gram, target = inside[:, :-1, :-1], inside[:, :-1, -1:]
-        level = (target[:, :1] - gram[:, :1, 1:] @ of_all[:, 1:]) / (gram[:, :1, :1] + LEVEL)
-        solutions = np.linalg.solve(gram + prior, target), np.append(level, of_all[:, 1:], axis=1)
+        base = (target[:, :1] - gram[:, :1, 1:] @ of_all[:, 1:]) / (gram[:, :1, :1] + PRIOR_ROWS)
+        solutions = np.linalg.solve(gram + prior, target), np.append(base, of_all[:, 1:], axis=1)
         own, other = (((errors - (x @ one)[..., 0]) ** 2).sum(axis=1) for one in solutions)
         return own, other
 

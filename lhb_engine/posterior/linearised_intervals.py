@@ -217,7 +217,7 @@ def _products(
     return of_columns(beside[:-1].T), right, float(left[-1] - right @ by)
 
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 POSSIBLE = 0.05  # lags that are active in a larger share of the draws may be active
 LEAST_ROWS = 100
 ROWS_AN_UNKNOWN = 2
@@ -312,7 +312,7 @@ def certainty(
         [refit.by_frequency(of)] if in_time(rows, rho) else [refit.plain(of), refit.robust(of)]
     )
     turns = [basis @ one[turn, turn] @ basis.T / certain**2 for one in covariances]
-    quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
+    quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + CONFIDENCE / 2))
     total = float(np.trace(turns[0]))
     ratio = max(float(np.trace(one)) for one in turns) / total if total > 0 else 1.0
     angle = float(np.sqrt(total * ratio))
@@ -329,7 +329,7 @@ def certainty(
     theta = around(posterior.theta[: posterior.n_features], quantile * turned)
     return Certainty(
         angle=angle,
-        angle_95=bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
+        angle_95=bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + CONFIDENCE / 2)),
         theta=np.clip(theta, -1.0, 1.0),
         lags=active,
         lag_weights=holding(weights, posterior.weights[active]),
@@ -399,4 +399,4 @@ def bound(covariance: Floats) -> float:
     total, square = float(np.trace(covariance / unit)), float(np.sum((covariance / unit) ** 2))
     if square == 0.0:
         return 0.0
-    return float(np.sqrt(unit * (square / total * chdtri(total**2 / square, 1.0 - LEVEL))))
+    return float(np.sqrt(unit * (square / total * chdtri(total**2 / square, 1.0 - CONFIDENCE))))

@@ -120,7 +120,7 @@ class Predictor:
         return replace(
             self,
             lag_weights=self.lag_weights * (units.contexts / units.rewards),
-            intercept=(self.intercept - units.level) / units.rewards,
+            intercept=(self.intercept - units.offset) / units.rewards,
             noise=self.noise / units.rewards,
             effects=self.effects / units.rewards,
             own=self.own and {**self.own, "noise": self.own["noise"] / units.rewards},

@@ -19,8 +19,8 @@ from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.fit_data import FitData
 from lhb_engine.posterior.linearised_intervals import (
     CLEAR,
+    CONFIDENCE,
     LEAST_ROWS,
-    LEVEL,
     MOST_UNKNOWNS,
     ROWS_AN_UNKNOWN,
     WIDE,
@@ -106,7 +106,7 @@ def totals(
     axes = (axes / np.linalg.norm(axes, axis=0))[: rows.n_lags * rows.dim]
     adds = axes.reshape(rows.n_lags, rows.dim, axes.shape[1]).sum(axis=0)
     _, sizes, directions = np.linalg.svd(adds[:n_features].T, full_matrices=False)
-    half = WIDER_TOTALS * float(ndtri(0.5 + LEVEL / 2))
+    half = WIDER_TOTALS * float(ndtri(0.5 + CONFIDENCE / 2))
     middle = forms[0].totals.mean(axis=0)
     about = drawn_totals(forms) - middle
     covariance = about.T @ about / (len(about) - 1) + misfit(forms, told) * np.eye(n_features)
@@ -192,7 +192,7 @@ def with_misfit(
     if angle > WIDE:
         return OWN_LAGS
     half = np.abs(certain.theta - chosen[:, None]).max(axis=1)
-    half = np.sqrt(half**2 + float(ndtri(0.5 + LEVEL / 2)) ** 2 * more / (n - 1))
+    half = np.sqrt(half**2 + float(ndtri(0.5 + CONFIDENCE / 2)) ** 2 * more / (n - 1))
     theta = np.clip(around(chosen, half), -1.0, 1.0)
     most = certain.angle_95 / max(certain.angle, 1e-150) * angle
     return replace(certain, angle=angle, angle_95=max(most, angle), theta=theta)
@@ -201,11 +201,11 @@ def with_misfit(
 def profile_certainty(told: LeastSquares, posterior: Posterior, active: Ints) -> Certainty | str:
     """Return intervals by docs/model.md (14.5), or the reason why none are given."""
     h, d, n_features = told.n_lags, told.dim, posterior.n_features
-    quantile = float(stdtrit(told.n_free, 0.5 + LEVEL / 2))
+    quantile = float(stdtrit(told.n_free, 0.5 + CONFIDENCE / 2))
     inverse = solve_triangular(told.half, np.eye(len(told.best)), lower=True)
     covariance, phi = inverse.T @ inverse, told.best[: h * d].reshape(h, d)[:, :n_features]
     of = covariance[: h * d, : h * d].reshape(h, d, h, d)[:, :n_features, :, :n_features]
-    angle_95 = bound(told.turned) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2))
+    angle_95 = bound(told.turned) * quantile / float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
     chosen = posterior.theta[:n_features]
     if float(np.arccos(np.clip(chosen @ told.theta, -1.0, 1.0))) > angle_95:
         return OWN_LAGS

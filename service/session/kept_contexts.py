@@ -16,7 +16,7 @@ from service.session.records import SessionRow
 
 MOST_NUMBERS = 2**17  # of one decision that are kept: 1 MB before they are packed
 FEW_NUMBERS = 2**12  # packed in the event loop, in a tenth of a millisecond; of a fit's sets
-LEVEL = 1  # higher ones take several times as long for a tenth of the bytes
+COMPRESSION = 1  # higher ones take several times as long for a tenth of the bytes
 
 
 def pack(contexts: Floats, compressed: bool) -> bytes:
@@ -26,7 +26,7 @@ def pack(contexts: Floats, compressed: bool) -> bytes:
     to compress 20 contexts of 10 numbers costs half of a decision.
     """
     numbers = np.ascontiguousarray(contexts, dtype=np.float64).tobytes()
-    return zlib.compress(numbers, LEVEL if compressed else 0)
+    return zlib.compress(numbers, COMPRESSION if compressed else 0)
 
 
 def unpack(packed: bytes, dim: int) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.agents.scores import best_arms, scores_of
 from lhb_engine.evaluation.batch_ratio import Interval, Refusal
-from lhb_engine.evaluation.log_replay import Block, LogReplay
+from lhb_engine.evaluation.log_replay import Chunk, LogReplay
 from lhb_engine.history import Floats, Ints
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
@@ -156,7 +156,7 @@ def _value(agent: Agent, fresh: Floats, worth: Floats, first: int, last: int) ->
 
 def _log(
     case: CoverageCase, env: LongHorizonEnvironment, rng: np.random.Generator, users: Ints
-) -> Block:
+) -> Chunk:
     n = len(users)
     contexts = env.contexts(1, n)
     if case.log == "uniform":
@@ -170,7 +170,7 @@ def _log(
     rewards = _lagged(env.signals(selected), env.weights, users) + env.errors(1, n)
     keys = np.array([str(user) for user in users], dtype=object)
     named = None if case.n_trajectories == 1 else keys
-    return Block(selected, rewards, contexts, arms, propensities, named)
+    return Chunk(selected, rewards, contexts, arms, propensities, named)
 
 
 def _lagged(values: Floats, weights: Floats, users: Ints) -> Floats:

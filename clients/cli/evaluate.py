@@ -151,16 +151,16 @@ def _replay(
         raise typer.BadParameter(f"algorithm: {algorithm} needs the truth, which no log holds")
     replay: LogReplay | None = None
     names = options.get("covariates", ())
-    for block in read_log(path, covariates=names if isinstance(names, list) else ()):
+    for chunk in read_log(path, covariates=names if isinstance(names, list) else ()):
         if replay is None:
             try:
                 agent = make_agent(
-                    algorithm, dim=block.selected.shape[1], horizon=horizon, **options
+                    algorithm, dim=chunk.selected.shape[1], horizon=horizon, **options
                 )
             except OptionError as error:
                 raise typer.BadParameter(f"{algorithm}: {error}") from None
             replay = LogReplay(agent, seed=seed, lags=lags, robust_lags=robust_lags)
-        replay.feed(block)
+        replay.feed(chunk)
     if replay is None:
         raise typer.BadParameter(f"{path} holds no rounds")
     return replay

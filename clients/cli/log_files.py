@@ -1,4 +1,4 @@
-"""Read logged trajectories from files, in blocks of rounds.
+"""Read logged trajectories from files, in chunks of rounds.
 
 A file holds one row or object a round, in the order in which they were played, with the columns of
 docs/evaluate.md, whose case does not matter; or it is an export of a session.
@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from clients.cli.output import LogError
-from lhb_engine.evaluation.log_replay import NO_ARM, Block
+from lhb_engine.evaluation.log_replay import NO_ARM, Chunk
 
-BLOCK_ROUNDS = 4096
+CHUNK_ROUNDS = 4096
 NAMES = ("arm", "reward", "propensity", "contexts", "context", "trajectory", "covariates")
 CHOSEN: Sequence[str] = ("arm", "propensity", "context", "contexts")  # of a decision with an action
 ITEMS = "item_context.csv"
@@ -33,12 +33,12 @@ POSITIONS = ("1", "2", "3")
 
 
 def read_log(
-    path: Path, block_rounds: int = BLOCK_ROUNDS, covariates: Sequence[str] = ()
-) -> Iterator[Block]:
+    path: Path, chunk_rounds: int = CHUNK_ROUNDS, covariates: Sequence[str] = ()
+) -> Iterator[Chunk]:
     """Read the rounds of a .csv, .ndjson or .parquet file, with the covariates of these names.
 
     Raises `LogError`: a row that is not of the documented form, or there is no reward in any row of
-    the first block.
+    the first chunk.
     """
     readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
         ".csv": partial(_csv, covariates=covariates),
@@ -52,14 +52,14 @@ def read_log(
     read = _open_bandit if path.suffix == ".csv" and is_open_bandit else readers[path.suffix]
     rounds = enumerate(map(_named, read(path)), 1)
     dim: int | None = None
-    while rows := list(islice(rounds, block_rounds)):
+    while rows := list(islice(rounds, chunk_rounds)):
         if dim is None and not any("reward" in row for _, row in rows):
             raise LogError(
                 f"{path.name}: there is no reward; there are {', '.join(map(str, rows[0][1]))}"
             )
         dim = dim or next(filter(None, (_width(row) for _, row in rows)), None)
         for _, alike in groupby(rows, _arms):
-            yield _block(list(alike), dim, covariates)
+            yield _chunk(list(alike), dim, covariates)
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _width(row: dict[str, Any]) -> int | None:
 
 
 def _arms(numbered: tuple[int, dict[str, Any]]) -> int | None:
-    """Return the number of arms whose contexts a row has; a block holds rounds of one number."""
+    """Return the number of arms whose contexts a row has; a chunk holds rounds of one number."""
     contexts = numbered[1].get("contexts")
     return len(contexts) if isinstance(contexts, list) else None
 
@@ -162,13 +162,13 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
     except ImportError:
         raise LogError("reading .parquet needs the extra: pip install '.[parquet]'") from None
     with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(BLOCK_ROUNDS):
+        for batch in file.iter_batches(CHUNK_ROUNDS):
             yield from batch.to_pylist()
 
 
-def _block(
+def _chunk(
     rows: list[tuple[int, dict[str, Any]]], dim: int | None, covariates: Sequence[str]
-) -> Block:
+) -> Chunk:
     rewards, chances, arms = (
         np.array([_number(n, name, row.get(name), np.nan) for n, row in rows])
         for name in ("reward", "propensity", "arm")
@@ -204,7 +204,7 @@ def _block(
     named = np.array(keys, dtype=object) if any(keys) else None
     propensities = None if np.isnan(chances).all() else chances
     covariate_rows = _told(rows, covariates) if covariates else None
-    return Block(selected, rewards, contexts, taken, propensities, named, covariate_rows)
+    return Chunk(selected, rewards, contexts, taken, propensities, named, covariate_rows)
 
 
 def _number(number: int, name: str, value: Any, missing: float) -> float:

@@ -23,7 +23,7 @@ NO_ARM = -1  # of a round without action
 
 
 @dataclass(frozen=True)
-class Block:
+class Chunk:
     """Logged rounds in the order in which they were played."""
 
     selected: Floats  # (n, dim): selected contexts; zero for a round without action
@@ -41,14 +41,14 @@ class Block:
     def __len__(self) -> int:
         return len(self.selected)
 
-    def part(self, start: int, stop: int) -> "Block":
+    def part(self, start: int, stop: int) -> "Chunk":
         """Return rounds start..stop-1."""
         return self.rows(slice(start, stop))
 
-    def rows(self, which: slice | Ints) -> "Block":
+    def rows(self, which: slice | Ints) -> "Chunk":
         """Return some of the rounds."""
         optional = self.contexts, self.arms, self.propensities, self.trajectories, self.covariates
-        return Block(
+        return Chunk(
             self.selected[which],
             self.rewards[which],
             *(None if a is None else a[which] for a in optional),  # type: ignore[arg-type]
@@ -186,9 +186,9 @@ class Evaluation:
 
 
 class LogReplay:
-    """Replay a log block by block, keeping only what the next fit needs.
+    """Replay a log chunk by chunk, keeping only what the next fit needs.
 
-    The agent is fresh; blocks have the covariates that it names, in this order. `lags` are taken to
+    The agent is fresh; chunks have the covariates that it names, in this order. `lags` are taken to
     pay, for value estimates; None: there are none. `robust_lags` are those of the doubly robust
     value, by default the same: agents are compared on equal ones.
     """
@@ -221,22 +221,22 @@ class LogReplay:
         self._own = [self._all_lags.index(lag) for lag in own]
         self._robust = [self._all_lags.index(lag) for lag in robust]
 
-    def feed(self, block: Block) -> None:
+    def feed(self, chunk: Chunk) -> None:
         """Replay the next rounds of the log; ValueError for a propensity that is not positive."""
-        if block.propensities is not None and (block.propensities <= 0).any():
+        if chunk.propensities is not None and (chunk.propensities <= 0).any():
             raise ValueError("a logged propensity must be positive")
         start = 0
-        while start < len(block):
+        while start < len(chunk):
             window = self.agent.next_fit(self.n_rounds)
-            stop = len(block)
+            stop = len(chunk)
             if window is not None:
                 stop = min(stop, start + window.due - self.n_rounds)
-            self._play(block.part(start, stop))
+            self._play(chunk.part(start, stop))
             start = stop
             if window is not None and window.due == self.n_rounds:
                 self._fit()
         window = self.agent.next_fit(self.n_rounds)
-        for key, _ in block.by_trajectory():
+        for key, _ in chunk.by_trajectory():
             self._pasts[key].forget(window, self.agent.horizon)
 
     def result(self) -> Evaluation:
@@ -266,47 +266,47 @@ class LogReplay:
             estimate=self.estimate,
         )
 
-    def _play(self, block: Block) -> None:
-        positions = np.arange(self.n_rounds + 1, self.n_rounds + len(block) + 1)
+    def _play(self, chunk: Chunk) -> None:
+        positions = np.arange(self.n_rounds + 1, self.n_rounds + len(chunk) + 1)
         if self.agent.learns_within_epoch:
-            for i in range(len(block)):
-                self._play_some(block.part(i, i + 1), positions[i : i + 1])
-                self._observe(block, i)
+            for i in range(len(chunk)):
+                self._play_some(chunk.part(i, i + 1), positions[i : i + 1])
+                self._observe(chunk, i)
         else:
-            self._play_some(block, positions)
-        self.n_rounds += len(block)
-        rewards = block.rewards[np.isfinite(block.rewards)]
+            self._play_some(chunk, positions)
+        self.n_rounds += len(chunk)
+        rewards = chunk.rewards[np.isfinite(chunk.rewards)]
         self._n_known += len(rewards)
         self._sum_known += float(rewards.sum())
 
-    def _play_some(self, block: Block, positions: Ints) -> None:
+    def _play_some(self, chunk: Chunk, positions: Ints) -> None:
         """Play rounds between which the agent does not change."""
-        for key, rows in block.by_trajectory():
+        for key, rows in chunk.by_trajectory():
             if key not in self._pasts:
                 self._pasts[key] = LogPast(self.agent.dim, max(self._all_lags, default=0))
-            self._play_part(key, block.rows(rows), positions[rows])
+            self._play_part(key, chunk.rows(rows), positions[rows])
 
-    def _play_part(self, key: str, block: Block, positions: Ints) -> None:
+    def _play_part(self, key: str, chunk: Chunk, positions: Ints) -> None:
         """Play rounds of one trajectory."""
         past = self._pasts[key]
-        rounds = np.arange(past.n_rounds + 1, past.n_rounds + len(block) + 1)
-        told, n_told = block.covariates, len(self.agent.covariates.names)
+        rounds = np.arange(past.n_rounds + 1, past.n_rounds + len(chunk) + 1)
+        told, n_told = chunk.covariates, len(self.agent.covariates.names)
         if told is None or not n_told:
-            told = np.zeros((len(block), n_told))
-        past.add(LoggedRounds(block.selected, block.rewards, positions, told))
+            told = np.zeros((len(chunk), n_told))
+        past.add(LoggedRounds(chunk.selected, chunk.rewards, positions, told))
         batches = self._batches_of(key, rounds)
         guess = self._predict(past, rounds)
-        measured = np.isfinite(block.rewards)
-        rewards, ones = block.rewards[measured], np.ones(int(measured.sum()))
+        measured = np.isfinite(chunk.rewards)
+        rewards, ones = chunk.rewards[measured], np.ones(int(measured.sum()))
         self._logged.add(rewards, ones, batches[measured])
         if self.estimate is not None:
             self._error.add((rewards - guess[measured]) ** 2, ones, batches[measured])
             self._naive.add((rewards - self._mean) ** 2, ones, batches[measured])
         if self.lags is not None:
-            self._weigh(key, block, rounds, positions, guess, batches)
+            self._weigh(key, chunk, rounds, positions, guess, batches)
 
     def _weigh(
-        self, key: str, block: Block, rounds: Ints, positions: Ints, guess: Floats, batches: Ints
+        self, key: str, chunk: Chunk, rounds: Ints, positions: Ints, guess: Floats, batches: Ints
     ) -> None:
         """Add the rounds to the values."""
         draws = [
@@ -314,16 +314,16 @@ class LogReplay:
             for place in zip(rounds.tolist(), positions.tolist(), strict=True)
         ]
         response = self._pasts[key].response
-        chances, changes = self._chances(block, draws, response)
-        logged = np.full(len(block), np.nan) if block.propensities is None else block.propensities
-        acted = np.full(len(block), True) if block.arms is None else block.arms != NO_ARM
-        n_arms = 0 if block.contexts is None else block.contexts.shape[1]
+        chances, changes = self._chances(chunk, draws, response)
+        logged = np.full(len(chunk), np.nan) if chunk.propensities is None else chunk.propensities
+        acted = np.full(len(chunk), True) if chunk.arms is None else chunk.arms != NO_ARM
+        n_arms = 0 if chunk.contexts is None else chunk.contexts.shape[1]
         self._support.add(chances[acted], logged[acted], n_arms)
         logged = np.where(acted, logged, 1.0)
         ratios, changes = self._pasts[key].lagged(chances / logged, changes, self._all_lags)
-        self._weights.add(block.rewards, ratios[:, self._own], chances, batches)
+        self._weights.add(chunk.rewards, ratios[:, self._own], chances, batches)
         lags = np.array(self.robust.lags, dtype=np.int64)
-        change = np.zeros(len(block))
+        change = np.zeros(len(chunk))
         if self.estimate is not None and self.estimate.theta is not None:
             paid = self.estimate.pays
             profile = paid if paid.ndim == 2 else np.outer(paid, self.estimate.theta)
@@ -331,36 +331,36 @@ class LogReplay:
             phi = np.zeros((max(self.agent.horizon, len(profile)), self.agent.dim))
             phi[: len(profile)] = profile
             change = np.tensordot(changes[:, self._robust], phi[lags], 2)
-        self.robust.add(block.rewards, guess, change, ratios[:, self._robust], batches)
+        self.robust.add(chunk.rewards, guess, change, ratios[:, self._robust], batches)
 
-    def _chances(self, block: Block, draws: list[Draw], response: Floats) -> tuple[Floats, Floats]:
+    def _chances(self, chunk: Chunk, draws: list[Draw], response: Floats) -> tuple[Floats, Floats]:
         """P(logged arm) under the agent, (n,); and what it expects to choose, less the chosen.
 
         NaN, and zero, where the contexts of all arms are not known. A round without action would
         have had none under the agent either.
         """
-        chances, changes = np.full(len(block), np.nan), np.zeros(block.selected.shape)
-        if block.arms is not None:
-            chances[block.arms == NO_ARM] = 1.0
-        if block.contexts is None or block.arms is None:
+        chances, changes = np.full(len(chunk), np.nan), np.zeros(chunk.selected.shape)
+        if chunk.arms is not None:
+            chances[chunk.arms == NO_ARM] = 1.0
+        if chunk.contexts is None or chunk.arms is None:
             return chances, changes
         agent = self.agent
         if response.any() and agent.theta is not None:
             agent = agent.responding(agent.theta + response)
-        for i, (contexts, arm) in enumerate(zip(block.contexts, block.arms, strict=True)):
+        for i, (contexts, arm) in enumerate(zip(chunk.contexts, chunk.arms, strict=True)):
             if arm == NO_ARM:
                 continue
             own = agent.probabilities(agent.ranking(contexts, draws[i]))
             chances[i] = own[arm]
-            changes[i] = own @ contexts - block.selected[i]
+            changes[i] = own @ contexts - chunk.selected[i]
         return chances, changes
 
-    def _observe(self, block: Block, i: int) -> None:
-        if np.isfinite(block.rewards[i]):
-            key = "" if block.trajectories is None else block.trajectories[i]
+    def _observe(self, chunk: Chunk, i: int) -> None:
+        if np.isfinite(chunk.rewards[i]):
+            key = "" if chunk.trajectories is None else chunk.trajectories[i]
             past = self._pasts[key]
             history = History(self.agent.dim, {key: past.trajectory()})
-            self.agent.observe(history, key, past.n_rounds, float(block.rewards[i]))
+            self.agent.observe(history, key, past.n_rounds, float(chunk.rewards[i]))
 
     def _predict(self, past: LogPast, rounds: Ints) -> Floats:
         """Return what the newest estimate expects of the last rounds; the mean without one."""

@@ -14,7 +14,7 @@ from clients.cli.main import app
 from clients.cli.simulate import DEFAULT_ALGORITHM
 from clients.simulator import SimulationSettings, play_session
 from lhb import Client
-from lhb_engine.evaluation.log_replay import NO_ARM, Block
+from lhb_engine.evaluation.log_replay import NO_ARM, Chunk
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from service.session.spec import DEFAULTS
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
@@ -51,16 +51,16 @@ def write(path: Path, rounds: list[dict]) -> Path:
     return path
 
 
-def whole(path: Path, block_rounds: int = 4096) -> Block:
-    blocks = list(read_log(path, block_rounds))
+def whole(path: Path, chunk_rounds: int = 4096) -> Chunk:
+    chunks = list(read_log(path, chunk_rounds))
     names = ("selected", "rewards", "contexts", "arms", "propensities", "trajectories")
-    columns = [[getattr(block, name) for block in blocks] for name in names]
-    return Block(*(None if c[0] is None else np.concatenate(c) for c in columns))
+    columns = [[getattr(chunk, name) for chunk in chunks] for name in names]
+    return Chunk(*(None if c[0] is None else np.concatenate(c) for c in columns))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".ndjson", ".parquet"])
 def test_every_format_holds_the_same_log(suffix: str, rounds: list[dict], tmp_path: Path) -> None:
-    log = whole(write(tmp_path / f"log{suffix}", rounds), block_rounds=70)
+    log = whole(write(tmp_path / f"log{suffix}", rounds), chunk_rounds=70)
     contexts = np.array([row["contexts"] for row in rounds])
     arms = np.array([row["arm"] for row in rounds])
     np.testing.assert_array_equal(log.contexts, contexts)
@@ -101,8 +101,8 @@ def test_the_case_of_a_name_does_not_matter(
 def test_covariates_are_columns_of_the_log(suffix: str, rounds: list[dict], tmp_path: Path) -> None:
     told = [row | {"rain": i / 7 if i % 3 else None, "sun": -i} for i, row in enumerate(rounds)]
     path = write(tmp_path / f"log{suffix}", told)
-    blocks = list(read_log(path, 70, ("sun", "rain")))
-    found = np.concatenate([block.covariates for block in blocks])
+    chunks = list(read_log(path, 70, ("sun", "rain")))
+    found = np.concatenate([chunk.covariates for chunk in chunks])
     expected = [[row["sun"], row["rain"] or 0.0] for row in told]
     np.testing.assert_array_equal(found, expected)
     if suffix == ".csv":
@@ -199,9 +199,9 @@ def test_rounds_may_have_different_numbers_of_arms(rounds: list[dict], tmp_path:
         row if i % 3 else row | {"contexts": row["contexts"][: row["arm"] + 1]}
         for i, row in enumerate(rounds)
     ]
-    blocks = list(read_log(write(tmp_path / "log.ndjson", mixed)))
-    assert sum(map(len, blocks)) == N
-    selected = np.concatenate([block.selected for block in blocks])
+    chunks = list(read_log(write(tmp_path / "log.ndjson", mixed)))
+    assert sum(map(len, chunks)) == N
+    selected = np.concatenate([chunk.selected for chunk in chunks])
     assert selected.tolist() == [row["contexts"][row["arm"]] for row in rounds]
     found = evaluate(tmp_path / "log.ndjson", "--algorithm", "ad_lasso", "--lags", "0")
     assert found["ad_lasso"]["n_rounds"] == N
@@ -273,6 +273,6 @@ def test_covariates_of_a_session_are_read(url: str, tmp_path: Path) -> None:
         rounds.write_text("".join(json.dumps(item) + "\n" for item in session.rounds()))
         events.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events", timeout=60).content)
     for path in (rounds, events):
-        [block] = read_log(path, covariates=("sun", "rain"))
-        assert block.covariates is not None
-        assert block.covariates.tolist() == [[-1.0, 1.0], [-2.0, 7.0], [8.0, 3.0]]
+        [chunk] = read_log(path, covariates=("sun", "rain"))
+        assert chunk.covariates is not None
+        assert chunk.covariates.tolist() == [[-1.0, 1.0], [-2.0, 7.0], [8.0, 3.0]]

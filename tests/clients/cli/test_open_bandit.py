@@ -51,22 +51,22 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_item_is_an_arm_with_its_features(log: Path) -> None:
-    [block] = list(read_log(log))
+    [chunk] = list(read_log(log))
     with log.open(newline="") as file:
         rows = list(csv.DictReader(file))[::-1]  # in the order of their times
-    assert block.contexts is not None
-    assert block.arms is not None
-    assert block.contexts.shape == (N, N_ITEMS, 1 + 3 + 1 + 3)
-    assert block.arms.tolist() == [int(row["item_id"]) for row in rows]
-    assert block.rewards.tolist() == [float(row["click"]) for row in rows]
-    assert block.propensities is not None
-    assert set(block.propensities) == {1 / N_ITEMS}
+    assert chunk.contexts is not None
+    assert chunk.arms is not None
+    assert chunk.contexts.shape == (N, N_ITEMS, 1 + 3 + 1 + 3)
+    assert chunk.arms.tolist() == [int(row["item_id"]) for row in rows]
+    assert chunk.rewards.tolist() == [float(row["click"]) for row in rows]
+    assert chunk.propensities is not None
+    assert set(chunk.propensities) == {1 / N_ITEMS}
     for i in (0, 7):
         place = [float(rows[i]["position"] == p) for p in "123"]
         for k, colour in enumerate(COLOURS):
             categories = [float(colour == c) for c in ("blue", "green", "red")]
             affinity = float(rows[i][f"user-item_affinity_{k}"])
-            assert block.contexts[i, k].tolist() == [k / 10, *categories, affinity, *place]
+            assert chunk.contexts[i, k].tolist() == [k / 10, *categories, affinity, *place]
 
 
 def test_lag_0_alone_is_found_and_more_clicks_could_have_been_had(log: Path) -> None:

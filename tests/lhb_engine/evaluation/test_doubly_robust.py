@@ -5,7 +5,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.evaluation.batch_ratio import Interval, Refusal
-from lhb_engine.evaluation.log_replay import NO_ARM, Block, LogReplay
+from lhb_engine.evaluation.log_replay import NO_ARM, Chunk, LogReplay
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from tests.lhb_engine.evaluation.test_log_replay import (
     DIM,
@@ -23,7 +23,7 @@ ORACLE = {"name": "oracle", "horizon": 6, "theta": THETA.tolist()}
 def with_users(log, n_users, seed=0):
     keys = np.random.default_rng(seed).integers(n_users, size=len(log)).astype(str)
     named = (log.contexts, log.arms, log.propensities, keys.astype(object))
-    return Block(log.selected, log.rewards, *named)
+    return Chunk(log.selected, log.rewards, *named)
 
 
 def test_without_an_estimate_it_is_the_rewards_weighted_by_added_ratios():
@@ -142,9 +142,9 @@ def test_lags_do_not_reach_across_trajectories():
     """Two users in turn: of each one, the agent's log is as if the other were not there."""
     log = uniform_log(lags(6, k1=1.0), 400, seed=3)
     names = np.array(["a", "b"] * 200, dtype=object)
-    both = Block(log.selected, log.rewards, log.contexts, log.arms, log.propensities, names)
+    both = Chunk(log.selected, log.rewards, log.contexts, log.arms, log.propensities, names)
     apart = [both.rows(np.flatnonzero(names == name)) for name in ("a", "b")]
-    one_by_one = Block(
+    one_by_one = Chunk(
         *(np.concatenate([getattr(part, field) for part in apart]) for field in FIELDS)
     )
     for name in ("robust", "weighted"):
@@ -169,10 +169,10 @@ def test_rounds_without_action_or_propensity():
     arms[::10] = NO_ARM
     logged[::10] = np.nan
     selected = np.where((arms == NO_ARM)[:, None], 0.0, log.selected)
-    idle = replayed(Block(selected, log.rewards, log.contexts, arms, logged), **ORACLE, lags=(0, 2))
+    idle = replayed(Chunk(selected, log.rewards, log.contexts, arms, logged), **ORACLE, lags=(0, 2))
     assert idle.robust.effective > 300
     forced = replayed(
-        Block(log.selected, log.rewards, log.contexts, log.arms, logged), **ORACLE, lags=(0, 2)
+        Chunk(log.selected, log.rewards, log.contexts, log.arms, logged), **ORACLE, lags=(0, 2)
     )
     out = np.zeros(2000, dtype=bool)
     out[::10] = out[2::10] = True
@@ -207,11 +207,11 @@ def test_refusals_say_why():
         assert result.gain == result.robust
         return result.robust
 
-    assert "propensities" in robust(Block(log.selected, log.rewards, log.contexts, log.arms))
-    assert "contexts of all arms" in robust(Block(log.selected, log.rewards))
+    assert "propensities" in robust(Chunk(log.selected, log.rewards, log.contexts, log.arms))
+    assert "contexts of all arms" in robust(Chunk(log.selected, log.rewards))
     assert "no lag" in robust(log, ())
-    greedy = Block(log.selected, log.rewards, log.contexts, log.arms, np.ones(400))
+    greedy = Chunk(log.selected, log.rewards, log.contexts, log.arms, np.ones(400))
     assert "propensity 1" in robust(greedy)
-    wrong = Block(log.selected, log.rewards, log.contexts, log.arms, np.full(400, 0.6))
+    wrong = Chunk(log.selected, log.rewards, log.contexts, log.arms, np.full(400, 0.6))
     assert "not 1" in robust(wrong)
     assert "effective sample size" in robust(log.part(0, 60))

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import coverage
 from lhb_engine.agents import make_agent
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
-from lhb_engine.evaluation.log_replay import Block, Evaluation, LogReplay
+from lhb_engine.evaluation.log_replay import Chunk, Evaluation, LogReplay
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
@@ -35,7 +35,7 @@ def uniform_log(weights, n, noise=0.1, seed=0, n_arms=K):
     arms = np.random.default_rng(seed).integers(n_arms, size=n)
     selected = contexts[np.arange(n), arms]
     rewards = env.rewards(env.signals(selected))
-    return Block(selected, rewards, contexts, arms, np.full(n, 1 / n_arms))
+    return Chunk(selected, rewards, contexts, arms, np.full(n, 1 / n_arms))
 
 
 def replayed(log, name="ad_lasso", horizon=12, lags=None, size=None, **options):
@@ -167,20 +167,20 @@ def test_refusals_say_why():
         result = replayed(log, "oracle", theta=THETA.tolist(), lags=lags)
         return result.weighted, result.replay
 
-    without = Block(log.selected, log.rewards, log.contexts, log.arms, None)
+    without = Chunk(log.selected, log.rewards, log.contexts, log.arms, None)
     for value in values(without, (0,)):
         assert "propensities" in value
-    bare = Block(log.selected, log.rewards)
+    bare = Chunk(log.selected, log.rewards)
     for value in values(bare, (0,)):
         assert "contexts of all arms" in value
     assert "not its own round's alone" in values(log, (0, 3))[1]
     assert "effective sample size" in values(log, tuple(range(8)))[0]
     assert "no lag" in values(log, ())[0]
-    skewed = Block(log.selected, log.rewards, log.contexts, log.arms, np.full(400, 0.5))
+    skewed = Chunk(log.selected, log.rewards, log.contexts, log.arms, np.full(400, 0.5))
     assert "uniform" in values(skewed, (0,))[1]
     assert "no estimate" in replayed(log, "uniform").skill
     with pytest.raises(ValueError, match="positive"):
-        replayed(Block(log.selected, log.rewards, log.contexts, log.arms, np.zeros(400)))
+        replayed(Chunk(log.selected, log.rewards, log.contexts, log.arms, np.zeros(400)))
 
 
 def test_intervals_of_dependent_rounds_cover():
@@ -204,7 +204,7 @@ def test_a_log_without_randomness_supports_no_other_policy():
     contexts = env.contexts(1, 600)
     arms = (contexts @ np.array([0.8, 0.6, 0.0])).argmax(axis=1)
     selected = contexts[np.arange(600), arms]
-    log = Block(selected, env.rewards(env.signals(selected)), contexts, arms, np.ones(600))
+    log = Chunk(selected, env.rewards(env.signals(selected)), contexts, arms, np.ones(600))
     for name, options in (("uniform", {}), ("oracle", {"theta": THETA.tolist()})):
         assert "propensity 1" in replayed(log, name, lags=(0,), **options).weighted
     # the policy that made it is supported: it would have done the same
@@ -214,7 +214,7 @@ def test_a_log_without_randomness_supports_no_other_policy():
 
 def test_weights_that_do_not_average_to_one_are_refused():
     log = uniform_log(lags(12, k0=1.0), 2000)
-    wrong = Block(log.selected, log.rewards, log.contexts, log.arms, np.full(2000, 0.5))
+    wrong = Chunk(log.selected, log.rewards, log.contexts, log.arms, np.full(2000, 0.5))
     assert "not 1" in replayed(wrong, "oracle", theta=THETA.tolist(), lags=(0,)).weighted
     right = replayed(log, "oracle", theta=THETA.tolist(), lags=(0,)).weighted
     assert isinstance(right, Interval)
@@ -299,7 +299,7 @@ def test_predictions_have_the_levels_of_trajectories():
     selected = rng.normal(size=(len(keys), DIM))
     rewards = levels[keys] + selected @ THETA + 0.1 * rng.normal(size=len(keys))
     names = np.array([f"user {key}" for key in keys], dtype=object)
-    log = Block(selected, rewards, trajectories=names)
+    log = Chunk(selected, rewards, trajectories=names)
     told = replayed(log, "anytime", 3, levels=True, profiles="shared")
     untold = replayed(log, "anytime", 3, profiles="shared")
     assert told.skill.low > 0.9
@@ -320,7 +320,7 @@ def test_predictions_and_choices_have_the_responses_of_trajectories():
     rewards += 0.1 * rng.normal(size=len(keys))
     names = np.array([f"user {key}" for key in keys], dtype=object)
     chances = np.full(len(keys), 1 / K)
-    log = Block(selected, rewards, contexts, arms, chances, trajectories=names)
+    log = Chunk(selected, rewards, contexts, arms, chances, trajectories=names)
     told = replayed(log, "anytime", 1, lags=[0], own=True)
     untold = replayed(log, "anytime", 1, lags=[0])
     assert told.skill.low > untold.skill.high

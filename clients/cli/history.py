@@ -167,8 +167,8 @@ class Columns:
         arms = sorted({one["arm"] for one in rounds if one["arm"] is not None})
         settings: Cells = {"dim": len(labels), "horizon": horizon or 30}
         settings |= {"features": [one for one in labels if "=" not in one]}
-        told = {"covariates": [*self.covariates]} if self.covariates else {}
-        settings |= {"arms": arms, "options": {**options, **told}}
+        covariates = {"covariates": [*self.covariates]} if self.covariates else {}
+        settings |= {"arms": arms, "options": {**options, **covariates}}
         return {name: value for name, value in settings.items() if value}
 
     def name_of(self, one: Cells) -> str:
@@ -188,9 +188,9 @@ class Columns:
             body["arm_ids"] = [*latest]
         if self.trajectory is not None:
             body["trajectory"] = rounds[-1]["trajectory"]
-        told = {n: rounds[-1][n] for n in self.covariates if rounds[-1][n] is not None}
-        if told:
-            body["covariates"] = told
+        covariates = {n: rounds[-1][n] for n in self.covariates if rounds[-1][n] is not None}
+        if covariates:
+            body["covariates"] = covariates
         return body
 
 

@@ -148,7 +148,7 @@ class Sync:
 
     def _decision(self, row: Row) -> tuple[str, str, Row | None]:
         own = {name: row[name] for name in DECISION if row.get(name) is not None}
-        told = self._told(row)
+        beside = self._beside(row)
         features = {
             name: value
             for name, value in row.items()
@@ -159,18 +159,18 @@ class Sync:
             return key, digest, None
         if not self.has_clock:
             own.pop("at", None)
-        body = {**own, **told, "event_id": key}
+        body = {**own, **beside, "event_id": key}
         action = {"contexts": [features], "forced_arm": 0} if features else {"skip": True}
         return key, digest, {**body, **action}
 
     def _reward(self, row: Row) -> tuple[str, str, Row | None]:
         named = {name: row[name] for name in NAMED if row.get(name) is not None}
-        told = self._told(row)
+        beside = self._beside(row)
         if row.get("value") is None:
             return "", "", None
         key = row.get("reward_id") or _hash(named)
-        digest = _hash({"value": row["value"], **told})
-        body = {"value": row["value"], "reward_id": key, **named, **told}
+        digest = _hash({"value": row["value"], **beside})
+        body = {"value": row["value"], "reward_id": key, **named, **beside}
         sent = self._sent(key)
         if sent is not None:
             if sent[0] == digest:
@@ -187,7 +187,7 @@ class Sync:
         row: tuple[str, int] | None = self._kept.execute(statement, [self._session, key]).fetchone()
         return row
 
-    def _told(self, row: Row) -> Row:
+    def _beside(self, row: Row) -> Row:
         values = {name: row[name] for name in self._covariates if row.get(name) is not None}
         return {"covariates": values} if values else {}
 

@@ -86,7 +86,7 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
         findings, unchecked = findings_of(reader, session, last), last.values.get("unchecked") or []
         one = session.n_trajectories < 2
         not_made = {code for check in unchecked for code in check["codes"]}
-        not_made |= {n for n, told in OF_SEVERAL.items() if one or session.options.get(told)}
+        not_made |= {n for n, option in OF_SEVERAL.items() if one or session.options.get(option)}
         not_made |= {finding["code"] for finding in findings}
         checks |= {"findings": findings, "unchecked": unchecked}
         if session.kind.makes_checks():

@@ -155,11 +155,11 @@ def _known_of(
         ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1).tolist()
         intervals = ends if differing(estimate["own"]) else None
         answer["own"] = {"values": theta.tolist(), "intervals": intervals}
-        told = estimate["own"].get("groups")
-        name = told and group_of(row.key, told["by"])
-        if told and name in told["means"]:
-            theta = np.add(estimate["theta"], told["means"][name])
-            reaches = np.multiply.outer(told["errors"][name], (-QUANTILE, QUANTILE))
+        grouped = estimate["own"].get("groups")
+        name = grouped and group_of(row.key, grouped["by"])
+        if grouped and name in grouped["means"]:
+            theta = np.add(estimate["theta"], grouped["means"][name])
+            reaches = np.multiply.outer(grouped["errors"][name], (-QUANTILE, QUANTILE))
             ends = (theta[:, None] + reaches).tolist()
             answer["group"] = {"name": name, "values": theta.tolist(), "intervals": ends}
     level = levels and agent.level(row.key, past, levels["spread"])

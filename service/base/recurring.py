@@ -28,7 +28,7 @@ class Recurring:
         self._name, self._pause, self._work = name, pause, work
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._told = ("", 0.0)  # why it failed last, and when the log was told
+        self._logged = ("", 0.0)  # why it failed last, and when the log was told
 
     def start(self) -> None:
         """Do the work until `close`."""
@@ -52,16 +52,16 @@ class Recurring:
             self._woken.clear()
             try:
                 await self._work()
-                self._told = ("", 0.0)
+                self._logged = ("", 0.0)
             except Exception as error:
                 is_foreseen = isinstance(error, Problem)
                 reason = str(error) if is_foreseen else type(error).__qualname__
-                told, at = self._told
+                logged, at = self._logged
                 now = time.monotonic()
-                if reason != told or now - at >= self.again_seconds:  # else in a row
+                if reason != logged or now - at >= self.again_seconds:  # else in a row
                     more = {"reason": reason, "exc_info": not is_foreseen}
                     log.warning("work_failed", work=self._name, **more)
-                    self._told = (reason, now)
+                    self._logged = (reason, now)
 
 
 @dataclass(frozen=True, slots=True)

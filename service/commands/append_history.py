@@ -83,7 +83,7 @@ class Log:
             return None
         return Reward(value, self.trajectory, round=first + i, reward_id=name)
 
-    def told(self, i: int) -> dict[str, float]:
+    def covariates_of(self, i: int) -> dict[str, float]:
         """Return the i-th round's covariates."""
         values_of_round = {name: values[i] for name, values in self.covariates.items()}
         return {name: value for name, value in values_of_round.items() if value is not None}
@@ -229,7 +229,7 @@ class AppendSlice(Command[Appended | Appending]):
             decide = Decide(log.key, self.agents, NO_LIMITS, log.trajectory, None)
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest = log.digest
-            beside = covariates_text(session, log.told(i))
+            beside = covariates_text(session, log.covariates_of(i))
             arm = None if log.arm_ids is None else log.arm_ids[i]
             arms = None if arm is None else [arm]
             decide.at = None if log.times is None else log.times[i]

@@ -108,8 +108,8 @@ def plan_rewards(
         else:
             closing.refuse(reward, prefix)
             rounds = timeline.rounds_of(uow, session, trajectory, reward, prefix)
-            told = covariates_text(session, reward.covariates, prefix)
-            row = *key, *rounds, *place, reward.value, reward_id, uow.now, None, told, None
+            text = covariates_text(session, reward.covariates, prefix)
+            row = *key, *rounds, *place, reward.value, reward_id, uow.now, None, text, None
             new = MeasurementRow._make(row)  # by its fields it takes twice as long
         earlier = None
         if reward_id is not None:
@@ -194,7 +194,7 @@ def _corrected(
     `place` is its number in the trajectory, and its position.
     """
     refuse_corrections(session, reward, prefix)
-    told = covariates_text(session, reward.covariates, prefix)
+    text = covariates_text(session, reward.covariates, prefix)
     if reward.replaces is not None:
         name = reward.trajectory, reward.replaces
         target = ids.get(name) or uow.measurement_by_id((*session.key, name[0]), name[1])
@@ -210,9 +210,9 @@ def _corrected(
             field = prefix + field_of_rounds(reward)
             timeline_of(session).refuse_given_up(uow, session, reward.trajectory, rounds[0], field)
         raise no_such_reward(reward, prefix)
-    told = target.covariates if reward.covariates is None else told
+    text = target.covariates if reward.covariates is None else text
     places = (*target[:5], *place)
-    return MeasurementRow(*places, reward.value, reward.reward_id, uow.now, target.root, told)
+    return MeasurementRow(*places, reward.value, reward.reward_id, uow.now, target.root, text)
 
 
 def _id_conflict(earlier: MeasurementRow, reward: Reward, prefix: str) -> Problem:

@@ -113,8 +113,8 @@ def _take_advice(uow: UnitOfWork, session: SessionRow, estimate: Mapping[str, An
 
     A finding stays where its option is told false, rows were dropped, or the agent cannot take it.
     """
-    told, taken = make_options(session.algorithm, session.options), dict[str, Any]()
-    for name, one in told.advised(estimate.get("findings", ())).items():
+    options, taken = make_options(session.algorithm, session.options), dict[str, Any]()
+    for name, one in options.advised(estimate.get("findings", ())).items():
         changed = replace(session, options=session.options | taken | {name: one})
         with suppress(OptionError, Problem):
             build_agent(changed, None)

@@ -107,9 +107,9 @@ class FitProcesses:
         seconds = time.monotonic() - began
         if status is not None:
             self.on_finish(status, seconds)
-            told = {"session": key[1], "due": due, "seconds": round(seconds, 4)}
-            told |= {"status": status, **fitted.summary()}
-            log.info("fit", **told, **self.on_record(seconds, told))
+            entry = {"session": key[1], "due": due, "seconds": round(seconds, 4)}
+            entry |= {"status": status, **fitted.summary()}
+            log.info("fit", **entry, **self.on_record(seconds, entry))
         return True
 
     async def _persist(self, command: SessionCommand[Answer]) -> Answer:

@@ -88,11 +88,11 @@ def findings_of(reader: Reader, session: SessionRow, record: EstimateRow) -> lis
     """Return a fit's findings, which call features, and rounds, by the names of the session."""
     findings = record.values.get("findings") or []
     names = feature_names(reader, session) if any(one["features"] for one in findings) else ()
-    told = make_options(session.algorithm, session.options) if findings else Options()
+    options = make_options(session.algorithm, session.options) if findings else Options()
 
     def message_of(one: dict[str, Any]) -> str:
         message = in_rounds(session, one["message"])
-        if told.says(Finding(**one)):
+        if options.says(Finding(**one)):
             message = f"{message.partition(': ')[0]}. Later fits are told so: nothing is to do."
         return by_names(message, one["features"], names)
 

@@ -164,15 +164,15 @@ def fit_unread(uow: UnitOfWork, session: SessionRow, agents: Agents, now: float)
     There the fit takes the place of one that fell due while another ran, and reads what came since.
     """
     n, unread = session.n_measurements, session.n_measurements - session.schedule.seen
-    kind, told, closing = session.kind, session.options, closing_of(session)
-    share, waiting = kind.most_stale(told), session.schedule.waiting
+    kind, options, closing = session.kind, session.options, closing_of(session)
+    share, waiting = kind.most_stale(options), session.schedule.waiting
     if n < LEAST or share is None or session.schedule.current or closing.adds_up:
         return
     if waiting or unread <= share * n:
         least = 0.0 if waiting else max(kind.sizes.n_unread, SHARE * n)
         if unread <= least or session.n_trajectories == 1 or any(due.attempts for due in waiting):
             return
-        keeps_sums = kind.looks_back(session.dim, session.horizon, told) is None
+        keeps_sums = kind.looks_back(session.dim, session.horizon, options) is None
         if session.refit == "blocking" or not (closing.is_counted and keeps_sums):
             return
     fit_now(uow, session, agents.get(uow, session), "stale", now)

@@ -416,8 +416,8 @@ class BySlot:
         self, session: SessionRow, values: Mapping[str, float] | None
     ) -> str | None:
         """Refuse known covariates, too: a slot has many decisions."""
-        told = covariates_text(session, values)
-        if told is None:
+        text = covariates_text(session, values)
+        if text is None:
             return None
         detail = "with a clock, covariates come with rewards: sums over the rounds of each"
         raise Problem(ProblemCode.INVALID, detail, "covariates")

@@ -201,14 +201,14 @@ class Names:
         """
         columns = {name: at for name, at in self._column.items() if CATEGORY not in name}
 
-        def numbers(told: Any) -> Any:
-            if isinstance(told, list):
-                return [numbers(one) for one in told]
-            return columns.get(told, told) if isinstance(told, str) else told
+        def numbers(value: Any) -> Any:
+            if isinstance(value, list):
+                return [numbers(one) for one in value]
+            return columns.get(value, value) if isinstance(value, str) else value
 
         lists = {name: options[name] for name in ("own", "profiles") if name in options}
-        told = {name: numbers(one) for name, one in lists.items() if isinstance(one, list)}
-        return {**options, **told}
+        numbered = {name: numbers(one) for name, one in lists.items() if isinstance(one, list)}
+        return {**options, **numbered}
 
     def without(self, label: str) -> "Names":
         """Return these names with the name of a category erased.

@@ -65,8 +65,8 @@ def written(records: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield the records of a session's file; the header is about `about`."""
-    told = [name for name, usual in HEADER.items() if getattr(about, name) != usual]
-    header = dict(zip(told, session_values(tuple(told))(about), strict=True))
+    changed = [name for name, usual in HEADER.items() if getattr(about, name) != usual]
+    header = dict(zip(changed, session_values(tuple(changed))(about), strict=True))
     header["schedule"] = json.loads(about.schedule.text)
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):

@@ -150,8 +150,8 @@ class SqliteReader(Reader):
     def rounds_in(self, key: SessionKey, ranges: list[Range], until: int) -> Iterator[Columns]:
         """Read one range that is not long as one row: its text costs less than many rows."""
         if len(ranges) == 1 and ranges[0][2] - ranges[0][1] < MOST_JOINED:
-            *told, n_odd, joined = self._one("joined_rounds", *key, *ranges[0], until)
-            rounds, positions = (np.fromstring(text or "", np.int64, sep=",") for text in told)
+            *texts, n_odd, joined = self._one("joined_rounds", *key, *ranges[0], until)
+            rounds, positions = (np.fromstring(text or "", np.int64, sep=",") for text in texts)
             # SQLite promises no order of what is joined
             if n_odd == 0 and (np.diff(rounds) > 0).all():
                 contexts = np.frombuffer(joined, f"V{len(joined) // len(rounds)}").tolist()

@@ -29,10 +29,10 @@ class PastSizes(NamedTuple):
     latest: int = LATEST  # rounds that a fit has as rows beside its sums; checks look at no others
     most_read: int = 8  # times these: rounds that are read for them, the lags before included
     grain: int = 4096  # measurements in a partial sum
-    n_grains: int = 8  # whose measurements are read at once where all rows are added up anew
-    n_latest: int = 4  # times the latest rounds: a fit without sums of more adds its rows up so
-    least_stretch: int = 64  # rounds for which a trajectory keeps its level
-    horizons: int = 4  # the same: what pays over all lags varies within a stretch
+    n_grains: int = 8  # whose measurements are a slice, where a fit adds up all rows anew
+    n_latest: int = 4  # times the latest rounds: with more, and no sums, a fit adds up slices
+    least_stretch: int = 64  # rounds for which a trajectory keeps its level, at least
+    horizons: int = 4  # and so many horizons: what pays over all lags varies within a stretch
     n_unread: int = LATEST // 8  # measurements of a fleet since its last fit that make one due
     n_slots: int = 256  # whose sums are in one row, at most
     n_positions: int = 2**15  # of decisions that are read at once to sum slots

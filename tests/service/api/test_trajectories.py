@@ -1,7 +1,6 @@
 """Trajectories are listed in bounded pages; a listing of rounds asks which of them is meant."""
 
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -60,13 +59,13 @@ async def test_values_that_add_up_are_one_measured_round(serve: Serve) -> None:
 
 async def test_only_the_last_rounds_are_looked_at(serve: Serve) -> None:
     async with serve() as client:
-        session = await client.create()
-        for _ in range(6):
-            await client.decide(session, trajectory="a")
+        session, n = await client.create(), trajectories.MISSING_AMONG + 2
+        log = {"trajectory": "a", "contexts": [[1.0, 0.0]] * n, "rewards": [None] * n}
+        await client.post(f"/v1/sessions/{session}/history", json=log)
         await client.reward(session, trajectory="a", first_round=1, last_round=4, value=1.0)
-        with patch.object(trajectories, "MISSING_AMONG", 4):  # of rounds 3 to 6, 3 and 4 are known
-            [item] = (await listed(client, session))["items"]
-        assert (item["n_rounds"], item["n_missing"]) == (6, 2)
+        [item] = (await listed(client, session))["items"]
+        # of the rounds from 3 on, 3 and 4 are known
+        assert (item["n_rounds"], item["n_missing"]) == (n, n - 4)
 
 
 async def test_pages_go_on_where_the_last_one_ended(serve: Serve) -> None:

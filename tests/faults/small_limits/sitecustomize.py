@@ -8,6 +8,7 @@ from functools import partial
 from importlib import import_module
 
 LIMITS = (
+    ("lhb_engine.history", "LATEST", 64),  # the least that `keep_rounds` may be
     ("service.operation.sweeper", "LOOK_SECONDS", 0.1),
     ("service.fits.cost", "LEAST_SECONDS", 3600.0),  # a fit on a busy machine is not at its end
 )

@@ -21,6 +21,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, History
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
+from service.fits.record import last_estimated
 from service.rounds.offered_arms import stored_sets
 from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import Past, timeline_of
@@ -29,7 +30,6 @@ from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
-NO_SUMS = None, FOR_EVER
 AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
 Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows
 Answer = tuple[Estimate, SessionSums | None]  # of a fit: the sums are for the next one
@@ -158,26 +158,28 @@ def read_fit(
 def usable_sums(agent: Agent, past: Past, mark: Watermark) -> tuple[KeptSums | None, int]:
     """Return the sums from which this fit may go on, and where these were made anew.
 
-    Or None: it reads all rows. Where rows were dropped, sums may lack products that the agent
-    counts.
+    Or None: it reads all rows, and adds them as the last fit did, so that no bit tells whether sums
+    were there. Where rows were dropped, sums may lack products that the agent counts.
 
     A row that a fit used must never change, but for corrections: these take it out of the sums. So
-    there are none where a decision was voided since, or where a value came for a settled round that
-    time closes. The fit then adds all rows anew.
+    there are none where a decision was voided since, or a value came for a settled closed round.
     """
-    row, before = past.reader.kept_sums(past.session.key), agent.prediction
-    if row is None or not has_sums(agent, past) or row.estimate != past.session.estimate:
-        return NO_SUMS
+    if not has_sums(agent, past):
+        return None, FOR_EVER
+    reader, session = past.reader, past.session
+    row, before = reader.kept_sums(session.key), agent.prediction
+    last = last_estimated(reader, session, session.n_estimates)
+    none = None, FOR_EVER if last is None else last.inputs.get("anew", FOR_EVER)
+    if row is None or row.estimate != session.estimate or past.has_changed(row):
+        return none
     if row.last_round > past.window.last or row.measured > mark.measured:
-        return NO_SUMS  # it is a fit that others have overtaken
+        return none  # it is a fit that others have overtaken
     is_whole = row.seen is not None or not past.seen_stays
     if before is not None and not (row.first_round == before.since_round and is_whole):
-        return NO_SUMS
-    if past.has_changed(row):
-        return NO_SUMS
+        return none
     kept = _kept(row, agent)
-    if kept.settled.dim != agent.fitted_dim and not has_only_sums(past.session):
-        return NO_SUMS
+    if kept.settled.dim != agent.fitted_dim and not has_only_sums(session):
+        return none
     return kept, row.anew
 
 
@@ -192,9 +194,7 @@ def sums_made_anew(agent: Agent, past: Past, measured: int | None) -> KeptSums |
     None where it has so few rounds that all are read at once, where it needs rows and not sums, or
     where rows were dropped.
     """
-    if not has_sums(agent, past):
-        return None
-    if past.n_rows <= AT_ONCE * LATEST or has_only_sums(past.session):
+    if not has_sums(agent, past) or past.n_rows <= AT_ONCE * LATEST or has_only_sums(past.session):
         return None
     slices = past.slices(agent.stretches)
     return kept_sums(agent, slices, past.window, measured, past.settled_round)
@@ -235,8 +235,8 @@ def _counting(agent: Agent, kept: KeptSums) -> Agent:
 
 def _kept(row: KeptSumsRow, agent: Agent) -> KeptSums:
     """Return stored sums as a fit takes them; one that begins anew has seen nothing before."""
-    before = None if agent.prediction is None else row.seen
-    seen = None if before is None else sums_from_bytes(agent, before)
+    is_new = agent.prediction is None
+    seen = None if is_new or row.seen is None else sums_from_bytes(agent, row.seen)
     settled = sums_from_bytes(agent, row.settled)
     return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
 

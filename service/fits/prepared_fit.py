@@ -30,7 +30,6 @@ from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
-NO_SUMS = None, FOR_EVER
 AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
 Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows
 Answer = tuple[Estimate, SessionSums | None]  # of a fit: the sums are for the next one
@@ -138,9 +137,6 @@ def read_fit(
     if takes_kept and sums == "kept":
         kept, anew = usable_sums(agent, past, mark)
         agent = agent if kept is None else _counting(agent, kept)
-        if kept is None and has_sums(agent, past):  # no bit tells whether sums were there
-            last = last_estimated(reader, session, session.n_estimates)
-            anew = anew if last is None else last.inputs.get("anew", anew)
     if past.lacks_rows(agent, has_sums=kept is not None):
         dropped = f"rounds up to position {session.dropped_to} are dropped"
         return ReadFit(reason=f"{dropped}, and this fit cannot go on from the sums of them")
@@ -162,25 +158,26 @@ def read_fit(
 def usable_sums(agent: Agent, past: Past, mark: Watermark) -> tuple[KeptSums | None, int]:
     """Return the sums from which this fit may go on, and where these were made anew.
 
-    Or None: it reads all rows. Where rows were dropped, sums may lack products that the agent
-    counts.
+    Or None: it reads all rows, and adds them as the last fit did, so that no bit tells whether sums
+    were there. Where rows were dropped, sums may lack products that the agent counts.
 
     A row that a fit used must never change, but for corrections: these take it out of the sums. So
-    there are none where a decision was voided since, or where a value came for a settled round that
-    time closes. The fit then adds all rows anew.
+    there are none where a decision was voided since, or a value came for a settled closed round.
     """
-    row, before = past.reader.kept_sums(past.session.key), agent.prediction
-    if row is None or not has_sums(agent, past) or row.estimate != past.session.estimate:
-        return NO_SUMS
-    if row.last_round > past.window.last or row.measured > mark.measured or past.has_changed(row):
-        return NO_SUMS  # others have overtaken the fit, or rows have changed
-    is_whole = row.seen is not None or not past.seen_stays
-    if before is not None and not (row.first_round == before.since_round and is_whole):
-        return NO_SUMS
-    kept = _kept(row, agent)
-    if kept.settled.dim != agent.fitted_dim and not has_only_sums(past.session):
-        return NO_SUMS
-    return kept, row.anew
+    if not has_sums(agent, past):
+        return None, FOR_EVER
+    reader, session, before = past.reader, past.session, agent.prediction
+    row = reader.kept_sums(session.key)
+    # else it is a fit that others have overtaken
+    is_latest = row and row.last_round <= past.window.last and row.measured <= mark.measured
+    if row and is_latest and row.estimate == session.estimate and not past.has_changed(row):
+        is_whole = row.seen is not None or not past.seen_stays
+        if before is None or (row.first_round == before.since_round and is_whole):
+            kept = _kept(row, agent)
+            if kept.settled.dim == agent.fitted_dim or has_only_sums(session):
+                return kept, row.anew
+    last = last_estimated(reader, session, session.n_estimates)
+    return None, FOR_EVER if last is None else last.inputs.get("anew", FOR_EVER)
 
 
 def has_sums(agent: Agent, past: Past) -> bool:

@@ -171,7 +171,9 @@ def _all(
     width = dim + len(products)
     rows = replace(rows, contexts=rows.contexts[:, :width])
     if predictor is not None:
-        predictor = replace(predictor, theta=predictor.theta[:width])
+        weights = predictor.lag_weights
+        weights = weights if weights.ndim == 1 else weights[:, :width]
+        predictor = replace(predictor, theta=predictor.theta[:width], lag_weights=weights)
     differ: list[Finding | Unchecked] = []
     if predictor is not None:
         yield from check_others(rows, errors, predictor)

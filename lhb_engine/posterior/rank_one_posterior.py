@@ -77,6 +77,7 @@ MOST_UNKNOWNS = 1000  # lags times features; with more, moments are too large
 MOST_FEATURES = 300  # a test of directions costs their cube
 CONSTANT = 1e-11  # of the contexts' mean square: a direction of less variance never varied
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
+DUST = 1e-60  # of squares: a feature smaller beside the largest says nothing
 # a direction stands out from the noise from this concentration and agreement on (7.13)
 LEAST_CONCENTRATION, LEAST_AGREEMENT = 0.3, 0.9
 
@@ -350,10 +351,10 @@ def context_scale(rows: AlignedRounds | RowMoments) -> Floats:
 
     The prior of theta has one variance for all features, so features are scaled alike. Rows count
     by their contexts at lag 0. Shrinkage has the weight of 8 rows, because a scale from a few rows
-    is noise.
+    is noise. A feature that is `DUST` beside the largest has the scale of one that is always 0.
     """
     square = rows.context_sums[0] / max(rows.n_rows, 1)
-    seen = square > 0
+    seen = square > DUST * square.max(initial=0.0)
     logs = np.log(np.where(seen, square, 1.0))
     common = float(logs[seen].mean()) if seen.any() else 0.0
     mixed = (rows.n_rows * logs + FEW * common) / (rows.n_rows + FEW)

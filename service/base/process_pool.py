@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -15,6 +16,7 @@ from service.base.logs import configure_logs
 
 log = structlog.get_logger()
 PAUSE_SECONDS = 0.5  # until the pool notices that its processes were killed
+LOOK_SECONDS = 0.05  # between two looks whether a process has begun
 
 
 class NotBegun(Exception):
@@ -59,16 +61,19 @@ class Processes:
         start_seconds = start_seconds or self._start_seconds
         pool = self._current()
         try:
-            future = pool.schedule(work, args=arguments, timeout=seconds)  # starts the processes
+            future = pool.schedule(work, args=arguments)  # starts the processes
         except (BrokenProcessPool, RuntimeError, OSError) as error:
             raise self._refused(pool, error) from error
         result = asyncio.wrap_future(future)
         self._n_running += 1
         try:
-            await asyncio.wait([result], timeout=start_seconds)
-            self.is_stalled = not (future.running() or future.done())
-            if not self.is_stalled:
-                return await result
+            until = monotonic() + start_seconds
+            while not (begun := future.running() or future.done()) and monotonic() < until:
+                await asyncio.wait([result], timeout=LOOK_SECONDS)
+            self.is_stalled = not begun
+            if begun:
+                async with asyncio.timeout(seconds):  # the pool's own limit follows the wall clock
+                    return await result
             result.cancel()
             for process in list(pool._pool_manager.worker_manager.workers.values()):
                 process.kill()  # the pool replaces it
@@ -93,33 +98,27 @@ class Processes:
         """Stop the processes."""
         if self._pool is not None:
             self._end(self._pool)
-            self._pool = None
         if self._ending:
             await asyncio.wait(self._ending)
 
     def _current(self) -> ProcessPool:
         if self._pool is not None and not self._pool.active:  # its idle processes were killed
             self._end(self._pool)
-            self._pool = None
         if self._pool is None:
-            self._pool = ProcessPool(
-                max_workers=self._n,
-                initializer=_begin,
-                initargs=self._prepare,
-                context=multiprocessing.get_context("spawn"),
-            )
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPool(self._n, 0, _begin, self._prepare, context)
         return self._pool
 
     def _refused(self, pool: ProcessPool, error: Exception) -> NotBegun:
         """Replace a pool that cannot start its processes or threads, unless that is done."""
         self.is_stalled = True
         if self._pool is pool:
-            self._pool = None
             self._end(pool)
         return NotBegun(f"no process could be started: {error.__cause__ or error}")
 
     def _end(self, pool: ProcessPool) -> None:
-        """End a pool's processes and threads, in a thread of its own."""
+        """End the pool, in a thread of its own: the next work has another."""
+        self._pool = None
         pool.stop()  # type: ignore[no-untyped-call]
         task = asyncio.get_running_loop().create_task(self._join(pool))
         self._ending.add(task)

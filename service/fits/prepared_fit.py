@@ -21,6 +21,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
 from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
+from service.fits.record import last_estimated
 from service.rounds.offered_arms import stored_sets
 from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import Past, timeline_of
@@ -30,7 +31,6 @@ from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
-NO_SUMS = None, FOR_EVER
 Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows
 Answer = tuple[Estimate, SessionSums | None]  # of a fit: the sums are for the next one
 
@@ -125,7 +125,7 @@ def read_fit(
 
     The session has the options that the fit has, the agent is as it was before the fit. `measured`
     is how many measurements the installed estimate's fit could use. The next fit goes on from what
-    earlier fits have kept: what follows from the log is the same. After `NeedsNewSums` it adds up
+    earlier fits have kept, or makes it as the last one did. After `NeedsNewSums` it adds up
     new `sums`, after `NeedsAllRows` none. It counts `products` that were found in these rows.
     `again` is `anew` of a fit that is made again.
     """
@@ -158,27 +158,26 @@ def read_fit(
 def usable_sums(agent: Agent, past: Past, mark: Watermark) -> tuple[KeptSums | None, int]:
     """Return the sums from which this fit may go on, and where these were made anew.
 
-    Or None: it reads all rows. Where rows were dropped, sums may lack products that the agent
-    counts.
+    Or None: it reads all rows, and adds them as the last fit did, so that no bit tells whether sums
+    were there. Where rows were dropped, sums may lack products that the agent counts.
 
     A row that a fit used must never change, but for corrections: these take it out of the sums. So
-    there are none where a decision was voided since, or where a value came for a settled round that
-    time closes. The fit then adds all rows anew.
+    there are none where a decision was voided since, or a value came for a settled closed round.
     """
-    row, before = past.reader.kept_sums(past.session.key), agent.prediction
-    if row is None or not has_sums(agent, past) or row.estimate != past.session.estimate:
-        return NO_SUMS
-    if row.last_round > past.window.last or row.measured > mark.measured:
-        return NO_SUMS  # it is a fit that others have overtaken
-    is_whole = row.seen is not None or not past.seen_stays
-    if before is not None and not (row.first_round == before.since_round and is_whole):
-        return NO_SUMS
-    if past.has_changed(row):
-        return NO_SUMS
-    kept = _kept(row, agent)
-    if kept.settled.dim != agent.fitted_dim and not has_only_sums(past.session):
-        return NO_SUMS
-    return kept, row.anew
+    if not has_sums(agent, past):
+        return None, FOR_EVER
+    reader, session, before = past.reader, past.session, agent.prediction
+    row = reader.kept_sums(session.key)
+    # else it is a fit that others have overtaken
+    is_latest = row and row.last_round <= past.window.last and row.measured <= mark.measured
+    if row and is_latest and row.estimate == session.estimate and not past.has_changed(row):
+        is_whole = row.seen is not None or not past.seen_stays
+        if before is None or (row.first_round == before.since_round and is_whole):
+            kept = _kept(row, agent)
+            if kept.settled.dim == agent.fitted_dim or has_only_sums(session):
+                return kept, row.anew
+    last = last_estimated(reader, session, session.n_estimates)
+    return None, FOR_EVER if last is None else last.inputs.get("anew", FOR_EVER)
 
 
 def has_sums(agent: Agent, past: Past) -> bool:
@@ -192,9 +191,8 @@ def sums_made_anew(agent: Agent, past: Past, measured: int | None) -> KeptSums |
     None where it has so few rounds that all are read at once, where it needs rows and not sums, or
     where rows were dropped.
     """
-    if not has_sums(agent, past):
-        return None
-    if past.n_rows <= agent.sizes.n_latest * agent.sizes.latest or has_only_sums(past.session):
+    least = agent.sizes.n_latest * agent.sizes.latest
+    if not has_sums(agent, past) or past.n_rows <= least or has_only_sums(past.session):
         return None
     slices = past.slices(agent.stretches)
     return kept_sums(agent, slices, past.window, measured, past.settled_round)

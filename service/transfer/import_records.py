@@ -38,8 +38,8 @@ from service.session.trial import PlayedBy
 from service.transfer.file_format import HEADER, NOT_EXPORTED, ROW_OWNER
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
-WideSquare = Annotated[float, Field(ge=-1e200, le=1e200)]
-Bounds = Annotated[list[WideNumber], Field(min_length=2, max_length=2)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Interval = Annotated[list[Finite], Field(min_length=2, max_length=2)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
 Exact = Annotated[str, Field(pattern="^-?[0-9a-f]{1,600}p-?[0-9]{1,4}$")]
@@ -137,19 +137,19 @@ LIFT = _record(
 )
 
 
-# parts of an estimate, whose meaning `Estimate` says
-EARNED = _record("earned", value=WideNumber, low=WideNumber, high=WideNumber)
+# parts of an estimate, whose meaning `Estimate` says; a fit may find any number
+EARNED = _record("earned", value=Finite, low=Finite, high=Finite)
 EACH: Any = dict[str, list[Number]]
 SPREAD: Any = {"covariance": list[list[Number]], "spread": list[Number]}  # of responses
-SPREAD |= {"intervals": list[Bounds], "gain": WideNumber}
+SPREAD |= {"intervals": list[Interval], "gain": Finite}
 FORM: Any = _record(
     "form",
-    profiles=list[list[WideNumber]],
-    effects=list[WideNumber],
+    profiles=list[list[Finite]],
+    effects=list[Finite],
     autocorrelation=Annotated[float, Field(ge=0, lt=1)],
-    excess=WideNumber,
-    variance=Annotated[WideNumber, Field(ge=0)],
-    over_none=WideNumber,
+    excess=Finite,
+    variance=Annotated[Finite, Field(ge=0)],
+    over_none=Finite,
     rests_until=Count,
 )
 PARTS_OF_ESTIMATE = {
@@ -157,10 +157,10 @@ PARTS_OF_ESTIMATE = {
         "intervals",
         theta=list[list[Number]],
         lags=list[Count],
-        lag_weights=list[list[WideNumber] | None],
-        effects=NotRequired[list[list[WideNumber]]],
-        lag_profiles=NotRequired[list[list[list[WideNumber]]]],
-        lag_sums=NotRequired[list[Annotated[list[Bounds], Field(min_length=3, max_length=3)]]],
+        lag_weights=list[list[Finite] | None],
+        effects=NotRequired[list[list[Finite]]],
+        lag_profiles=NotRequired[list[list[list[Finite]]]],
+        lag_sums=NotRequired[list[Annotated[list[Interval], Field(min_length=3, max_length=3)]]],
         if_shared=NotRequired[bool],
     ),
     "gain": _record(
@@ -173,23 +173,21 @@ PARTS_OF_ESTIMATE = {
     ),
     "totals": _record(
         "totals",
-        values=list[WideNumber],
-        squares=list[list[WideSquare]],
+        values=list[Finite],
+        squares=list[list[Finite]],
         unknown=list[list[Number]],
         if_shared=NotRequired[bool],
     ),
-    "effects": _record(
-        "effects", values=list[WideNumber], included=list[Number], share=list[Number]
-    ),
+    "effects": _record("effects", values=list[Finite], included=list[Number], share=list[Number]),
     "own": _record(
         "own",
-        noise=Annotated[WideNumber, Field(ge=0)],
+        noise=Annotated[Finite, Field(ge=0)],
         groups=NotRequired[_record("groups", by=Text, means=EACH, errors=EACH, **SPREAD)],
         **SPREAD,
     ),
     "forms": dict[LagForm, FORM],
     "form": LagForm,
-    "lag_profiles": list[list[WideNumber]],
+    "lag_profiles": list[list[Finite]],
     "candidates": list[list[Number]],
     **dict.fromkeys(("no_intervals", "no_gain", "no_totals"), Text),
 }
@@ -212,7 +210,7 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
         {
             **_estimate,
             "status": Status,
-            "lag_weights": list[WideNumber],
+            "lag_weights": list[Finite],
             "theta": list[Number] | None,
             "active_lags": NotRequired[list[Count]],
             "products": NotRequired[list[list[Count]]],

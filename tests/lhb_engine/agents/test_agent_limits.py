@@ -232,6 +232,7 @@ def checked_twice(contexts_by, rewards_by, base=0.0, *, dim=3, horizon=5, users=
 
 
 MIXED = np.array([1e12, 1.0, 1.0])
+DUSTY = np.array([1.0, 1e-130, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -244,6 +245,7 @@ MIXED = np.array([1e12, 1.0, 1.0])
         (1e12, 5e-324, 0.0, {"profiles": "each"}),
         (1.0, 1e-200, 0.0, {"own": True, "levels": True}),
         (MIXED, 1.0, 1e9, {"own": True, "profiles": [[0, 1]], "users": 12}),
+        (DUSTY, 1.0, 0.0, {"own": True, "users": 12}),
     ],
 )
 def test_anytime_fits_and_checks_at_a_float_s_limits(contexts_by, rewards_by, base, options):

@@ -128,3 +128,13 @@ def test_no_gain_is_said_of_rewards_at_a_limit() -> None:
         None,
         "Rewards run into a limit: what choices earn is not known.",
     )
+
+
+def test_lag_profiles_are_checked_without_that_of_a_past_before_round_1() -> None:
+    rng = np.random.default_rng(7)
+    contexts = rng.uniform(-1, 1, (400, 2))
+    rewards = np.convolve(contexts[:, 0], [1.0, 0.0, 0.5])[:400] + contexts[:, 1]
+    measured = Measurements.single(np.arange(1, 401), rewards + 0.1 * rng.standard_normal(400))
+    agent = make_agent("anytime", dim=2, horizon=3, profiles="each", zero_start=False)
+    history = History(2, {"": Trajectory(contexts, measured)}).over(FitWindow(1, 1, 400, 3, 400))
+    assert agent.checked_fit(history).status == "ok"

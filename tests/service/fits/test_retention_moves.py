@@ -36,6 +36,28 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_corrected_session_that_keeps_all_rows_moves(
+    harness: ServiceHarness, database_url: str, tmp_path: Path
+) -> None:
+    """Its file has no sums: they are added up as they were, corrections out and in."""
+    twins = Twins(harness, database_url, {})
+    twins.play(120, ("a",))
+    with harness.store.reader() as reader:
+        rows = [*reader.measurement_log((*twins.keys[0], "a"))][50:80:10]
+    for row in rows:
+        rounds = {"first_round": row.first_round, "last_round": row.last_round}
+        for harness.key in twins.keys:
+            harness.reward(1.0, "a", correct=True, reward_id=f"c{row.position}", **rounds)
+    twins.play(30, ("a",))
+    with harness.store.reader() as reader:
+        file = b"".join(export_session(reader, twins.session(1)))
+    twins.keys[1] = harness.import_file(tmp_path, file)[0].key
+    before = len(harness.estimates)
+    twins.play(40, ("a",))
+    assert len(harness.estimates) > before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -114,8 +114,9 @@ def test_a_lag_weight_without_an_interval_is_exported_and_imported(tmp_path: Pat
     harness.store.close()
 
 
+@pytest.mark.parametrize("size", [1e-90, 1e-140])
 def test_a_session_of_tiny_contexts_is_exported_and_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: float
 ) -> None:
     """What an action of 1e-90 pays is in units of 1e90, and its squares in those of 1e180."""
     draw_little(monkeypatch)
@@ -123,7 +124,7 @@ def test_a_session_of_tiny_contexts_is_exported_and_imported(
     harness.create(algorithm="anytime", horizon=3)
     for _ in range(60):
         contexts = rng.standard_normal((3, 2))
-        decision = harness.decide(contexts=1e-90 * contexts)
+        decision = harness.decide(contexts=size * contexts)
         value = float(contexts[decision.arm, 0] + 0.1 * rng.standard_normal())
         harness.reward(value, round=decision.round)
         if harness.session.fit_due is not None:
@@ -131,7 +132,7 @@ def test_a_session_of_tiny_contexts_is_exported_and_imported(
     text = harness.estimates[-1].estimate
     assert text is not None
     squares = json.loads(text)["totals"]["squares"]
-    assert np.abs(squares).max() > 1e170
+    assert np.abs(squares).max() > 1e-10 / size**2
     assert harness.import_file(tmp_path, exported(harness))[1]
     harness.store.close()
 

@@ -70,8 +70,14 @@ class Rounds(NamedTuple):
         place, begin = np.arange(len(at)), np.repeat(start, n)
         some = (means[:, -n_means] > 0.0) & contexts.any(axis=1)
         chosen = np.where(some[:, None], contexts[:, : n_means - 1] - means[:, 1 - n_means :], 0.0)
-        about = np.zeros_like(chosen)  # else these sums grow with age, as answers may
-        if some.any():
+        # a reward over several rounds is one of each
+        step = np.zeros(len(at) + 1, np.int64)
+        _, rows = every.inside()
+        np.add.at(step, rows.first, 1)
+        np.add.at(step, rows.last + 1, -1)
+        is_measured = step[:-1].cumsum() > 0
+        about = chosen.copy()
+        if (some & ~is_measured).sum() >= LEAST:  # else sums grow with age, as silence may
             about[some] = _about(chosen[some], (_time(at[some], WAITING), _long(whose[some])))
         sums = np.concatenate([np.zeros((1, n_means - 1)), about.cumsum(axis=0)])
         before = sums[place] - sums[np.maximum(place - horizon + 1, begin)]
@@ -83,12 +89,6 @@ class Rounds(NamedTuple):
         for k, pays in enumerate(profiles):
             seen = place - k >= begin
             expected[seen] += about[place[seen] - k] @ pays[: n_means - 1]
-        # a reward over several rounds is one of each
-        step = np.zeros(len(at) + 1, np.int64)
-        _, rows = every.inside()
-        np.add.at(step, rows.first, 1)
-        np.add.at(step, rows.last + 1, -1)
-        is_measured = step[:-1].cumsum() > 0
         order, is_last = np.lexsort((at, whose)), at == latest[whose]
         rounds = cls(chosen, before, expected, is_measured, is_last, every.rounds, at, whose)
         return rounds.only(order[some[order]])

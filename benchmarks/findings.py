@@ -62,7 +62,7 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("arms_alike", World("arms alike", environment=ArmsAlike)),
     ("rewards_missing", World("unanswered", environment=Unanswered, **SHORT_LAGS)),
     ("rewards_limited", World("limited", environment=Limited, **SHORT_LAGS)),
-    ("trajectories_end", World("leave", environment=Leave, rounds=1200, horizon=10)),
+    ("trajectories_end", World("leave", environment=Leave, rounds=8000, horizon=10)),
     ("earns_less", World("a fall", environment=Fall)),
     ("repetition", World("tires", environment=Tires, **SHORT_LAGS)),
     ("levels_differ", World("levels of users", levels=2.0, users=60, **USERS)),

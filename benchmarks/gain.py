@@ -134,9 +134,10 @@ def run(
         as said, and the share of the fits whose interval holds the truth, with the standard error
         over runs.
     """
-    rows = []
+    rows, right = [], []
     for name in worlds:
         played = Parallel(n_jobs=jobs)(delayed(play)(name, seed) for seed in seeds)
+        right += [[each for fit in fits for each in fit["best_is_right"]] for fits in played]
         row: dict[str, Any] = {"world": name, "fits": sum(map(len, played))}
         for one in (*SAID, *OF_ARMS, "best_is_right"):
             given = [[each for fit in fits for each in fit.get(one, [])] for fits in played]
@@ -158,7 +159,29 @@ def run(
             }
         rows.append(row)
         progress(line(row))
+    for tenth in tenths([np.array(each).reshape(-1, 4) for each in right]):
+        progress(tenth)
     return rows
+
+
+def tenths(runs: Sequence[Floats]) -> list[str]:
+    """Say how often the best choice is right in fits of all worlds, by tenths of what is said.
+
+    `runs` (n_fits, 4) begin with truth and what is said. The error is that of their difference,
+    over runs.
+    """
+    lines = []
+    for i in range(10):
+        some = [run[np.clip(10.0 * run[:, 1], 0.0, 9.0).astype(int) == i, :2] for run in runs]
+        every = np.concatenate(some)
+        if len(every):
+            true, said = every.mean(axis=0)
+            sums = [float(np.sum(one @ [-1.0, 1.0] - (said - true))) for one in some]
+            error = float(np.linalg.norm(sums)) / len(every)
+            lines.append(
+                f"Best is right: true {true:.3f}, said {said:.3f} ± {error:.3f} of {len(every)}"
+            )
+    return lines
 
 
 HEADER = (

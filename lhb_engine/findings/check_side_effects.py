@@ -36,13 +36,13 @@ Near = tuple[Ints, int] | None
 
 
 class Rounds(NamedTuple):
-    """The rounds of all trajectories whose arms' mean context is known, a place each."""
+    """The rounds of one trajectory after the other whose arms' mean context is known."""
 
-    # chosen, before (n, dim): what was chosen about its round's mean, and its sum over the rounds
-    # before within the horizon
+    # chosen, before (n, dim): what was chosen about its round's mean, and what it was beyond the
+    # means of its time and trajectory, summed over the rounds before within the horizon
     chosen: Floats
     before: Floats
-    expected: Floats  # (n,): what these pay by a prediction, 0 without one
+    expected: Floats  # (n,): what these pay, beyond these means, by a prediction; 0 without one
     is_measured: Flags  # a reward is of this round
     is_last: Flags  # of its trajectory
     age: Ints  # number in its trajectory
@@ -70,7 +70,16 @@ class Rounds(NamedTuple):
         place, begin = np.arange(len(at)), np.repeat(start, n)
         some = (means[:, -n_means] > 0.0) & contexts.any(axis=1)
         chosen = np.where(some[:, None], contexts[:, : n_means - 1] - means[:, 1 - n_means :], 0.0)
-        sums = np.concatenate([np.zeros((1, n_means - 1)), chosen.cumsum(axis=0)])
+        # a reward over several rounds is one of each
+        step = np.zeros(len(at) + 1, np.int64)
+        _, rows = every.inside()
+        np.add.at(step, rows.first, 1)
+        np.add.at(step, rows.last + 1, -1)
+        is_measured = step[:-1].cumsum() > 0
+        about = chosen.copy()
+        if (some & ~is_measured).sum() >= LEAST:  # else sums grow with age, as silence may
+            about[some] = _about(chosen[some], (_time(at[some], WAITING), _long(whose[some])))
+        sums = np.concatenate([np.zeros((1, n_means - 1)), about.cumsum(axis=0)])
         before = sums[place] - sums[np.maximum(place - horizon + 1, begin)]
         expected = np.zeros(len(at))
         profiles = np.zeros((0, 1))
@@ -79,32 +88,20 @@ class Rounds(NamedTuple):
             profiles = np.outer(profiles, by.theta) if profiles.ndim == 1 else profiles
         for k, pays in enumerate(profiles):
             seen = place - k >= begin
-            expected[seen] += chosen[place[seen] - k] @ pays[: n_means - 1]
-        # a reward over several rounds is one of each
-        step = np.zeros(len(at) + 1, np.int64)
-        _, rows = every.inside()
-        np.add.at(step, rows.first, 1)
-        np.add.at(step, rows.last + 1, -1)
-        is_measured = step[:-1].cumsum() > 0
-        told = chosen, before, expected, is_measured
-        rounds = cls(*told, at == latest[whose], every.rounds, at, whose)
-        return rounds.only(some)
+            expected[seen] += about[place[seen] - k] @ pays[: n_means - 1]
+        order, is_last = np.lexsort((at, whose)), at == latest[whose]
+        rounds = cls(chosen, before, expected, is_measured, is_last, every.rounds, at, whose)
+        return rounds.only(order[some[order]])
 
-    def only(self, which: Flags) -> "Rounds":
-        """Return some of them, by a mask."""
-        return self if which.all() else Rounds._make(one[which] for one in self)
-
-    def in_order(self) -> "Rounds":
-        """Return the rounds of each trajectory one after the other."""
-        order = np.lexsort((self.at, self.whose))
-        return Rounds._make(one[order] for one in self)
+    def only(self, which: Flags | Ints) -> "Rounds":
+        """Return some of them, by a mask or by their places."""
+        return Rounds._make(one[which] for one in self)
 
 
 def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
     """Look for ends of trajectories that go with the last choice (12.6), in a session to `last`."""
     if rounds.whose.max(initial=0) < 1:
         return
-    rounds = rounds.in_order()
     gaps = np.diff(rounds.at)[np.diff(rounds.whose) == 0]
     silent = 2.0 * float(np.quantile(gaps, SILENT)) if len(gaps) else np.inf
     # of the last round of a trajectory that may go on nothing is known
@@ -131,26 +128,21 @@ def check_missing(rounds: Rounds, horizon: int) -> Iterator[Finding | Unchecked]
     """Look for rounds whose reward is missing by what was chosen, by docs/model.md (12.7)."""
     # later rounds may still wait
     settled = rounds.at < rounds.at[rounds.is_measured].max(initial=0)
-    n, n_measured = int(settled.sum()), int((settled & rounds.is_measured).sum())
-    n_missing, dim = n - n_measured, rounds.chosen.shape[1]
-    if min(n_missing, n_measured) < max(LEAST, 2 * EACH * dim):
+    rounds = rounds.only(settled)
+    (n, dim), n_measured = rounds.chosen.shape, int(rounds.is_measured.sum())
+    if min(n - n_measured, n_measured) < max(LEAST, 2 * EACH * dim):
         return  # few are missing, or the rest is silent
-    rounds = rounds.only(settled).in_order()
-    whose = np.where(np.bincount(rounds.whose)[rounds.whose] < LONG, -1, rounds.whose)
-    columns = np.column_stack([rounds.chosen, rounds.before])
-    alike = _time(rounds.at, WAITING), whose
+    alike = _time(rounds.at, WAITING), _long(rounds.whose)
     near = rounds.whose, max(horizon, NEAR)
-    clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, near)
-    if clear.any() and change >= LEAST_CHANGE:
-        clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])
-        how = _after(clear, "more often", "less often")
-    else:
-        columns = rounds.expected[:, None]
+    for columns in (np.column_stack([rounds.chosen, rounds.before]), rounds.expected[:, None]):
         clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, near)
-        if not clear.any() or change < LEAST_CHANGE:
-            return
-        how = f"{'more' if clear[0] > 0.0 else 'less'} often where choices are to pay more"
-        clear = clear[:0]
+        if clear.any() and change >= LEAST_CHANGE:
+            break
+    else:
+        return
+    how = f"{'more' if clear[0] > 0.0 else 'less'} often where choices are to pay more"
+    clear = np.where(clear[:dim] != 0.0, clear[:dim], clear[dim:])  # of what is expected: none
+    how = _after(clear, "more often", "less often") if len(clear) else how
     yield Finding(
         "rewards_missing",
         f"Rewards come {how}: {n_measured} of {n} rounds "
@@ -187,8 +179,7 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     )
     controls = np.column_stack([told[now], told[now] ** 2, means[later], means[now]])
     every = np.column_stack([choices, sizes, controls])
-    whose = rows.owner[later]
-    alike = [_time(rows.number[later]), np.where(np.bincount(whose)[whose] < LONG, -1, whose)]
+    alike = _time(rows.number[later]), _long(rows.owner[later])
     paid = np.column_stack([told[later], choices, means[later]])
     effects, spread, *_ = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
     pays = _are_clear(CHANCE, effects[:n_named], np.diag(spread)[:n_named])
@@ -301,6 +292,10 @@ def _about(columns: Floats, alike: Sequence[Ints]) -> Floats:
         means = [np.bincount(place, one) / counts for one in columns.T]
         columns = columns - np.column_stack(means)[place]
     return columns
+
+
+def _long(whose: Ints) -> Ints:
+    return np.where(np.bincount(whose)[whose] < LONG, -1, whose)
 
 
 def _time(at: Ints, times: int = TIMES) -> Ints:

@@ -15,8 +15,9 @@ BELOW, ABOVE, LEFT_ABOVE = 1.3, 1.4, 1.8
 # of arms that never change, as one that looked worse is hardly chosen again and goes on looking so,
 # and of errors that last: weights explain some of them, so that their correlation is understated
 FAR_BELOW = 2.1
-# rows that the prior's width weighs as many as: it lets draws promise more than there is
-PRIOR_ROWS = 64.0
+# rows that the prior's width weighs as many as: it lets draws promise more than there is, and
+# agree on a best choice where nothing acts
+PRIOR_ROWS, RIGHT_ROWS = 64.0, 4.0
 FEW = f"Fewer than {LEAST} context sets of decisions with several arms are kept."
 
 
@@ -44,33 +45,35 @@ def gain(
     """
     if not are_enough(sets):
         return FEW
-    sets = [contexts for contexts in sets if len(contexts) > 1]
-    chance, chosen, most, right = np.zeros((4, len(totals)))
+    several = [contexts for contexts in sets if len(contexts) > 1]
+    sets = [contexts - contexts.mean(axis=0) for contexts in several]  # chance earns 0
+    chosen, most = np.zeros((2, len(totals)))
     signal = doubt = 0.0
     for contexts in sets:
-        n_arms, pays = len(contexts), contexts @ totals.T
-        turns = np.bincount((contexts @ deciding.T).argmax(axis=0), minlength=n_arms)
-        played = epsilon / n_arms + (1.0 - epsilon) * turns / len(deciding)
-        by_chance = pays.mean(axis=0)
-        about = pays - by_chance
-        signal += float((about.mean(axis=1) ** 2).mean())
-        doubt += float(about.var(axis=1).mean())
-        chance += by_chance
-        chosen += played @ pays
+        pays = contexts @ totals.T
+        turns = np.bincount((contexts @ deciding.T).argmax(axis=0), minlength=len(contexts))
+        signal += float((pays.mean(axis=1) ** 2).mean())
+        doubt += float(pays.var(axis=1).mean())
+        chosen += (1.0 - epsilon) * (turns @ pays) / len(deciding)
         most += pays.max(axis=0)
-        right += pays.argmax(axis=0) == (contexts @ theta).argmax()
-    share = signal / max(signal + doubt * PRIOR_ROWS / n_rows, 1e-300)
-    fixed, is_fixed = None, all(np.array_equal(contexts, sets[0]) for contexts in sets)
+    noise = doubt / n_rows * np.array([PRIOR_ROWS, RIGHT_ROWS])
+    share, likely = (signal / np.maximum(signal + noise, 1e-300)).tolist()
+    drawn = (totals - (1.0 - likely) * totals.mean(axis=0)).T
+    right = [
+        max(np.mean((one @ drawn).argmax(axis=0) == (one @ theta).argmax()), 1.0 / len(one))
+        for one in sets
+    ]
+    fixed, is_fixed = None, all(np.array_equal(contexts, several[0]) for contexts in several)
     below = FAR_BELOW if is_fixed or errors_last else BELOW
     if len({len(contexts) for contexts in sets}) == 1:
         best = (np.mean(sets, axis=0) @ totals.T).max(axis=0)
         fixed = _said(chosen / len(sets) - best, share, below)
     left = _said((most - chosen) / len(sets), 1.0, below, LEFT_ABOVE)
     return {
-        "over_chance": _said((chosen - chance) / len(sets), share, below),
+        "over_chance": _said(chosen / len(sets), share, below),
         "over_best_arm": fixed,
         "still_to_gain": left | {"low": max(left["low"], 0.0)},
-        "best_is_right": float(right.mean()) / len(sets),
+        "best_is_right": float(np.mean(right)),
     }
 
 

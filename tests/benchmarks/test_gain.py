@@ -42,6 +42,16 @@ def test_a_row_counts_the_fits_that_hold(monkeypatch):
     assert row["over_chance"]["error"] == pytest.approx(0.75 * np.sqrt(2.0) / 4)
 
 
+def test_what_is_said_of_the_best_choice_is_judged_by_tenths_of_it():
+    some = np.array([[0.2, 0.31, 0.0, 1.0], [0.4, 0.39, 0.0, 1.0], [1.0, 1.0, 0.0, 1.0]])
+    low, high = table.tenths([some, np.array([[0.3, 0.35, 0.0, 1.0]])])
+    # both runs are 0.05 off on average; of one fit each 0.06 beside that
+    assert low == "Best is right: true 0.300, said 0.350 ± 0.000 of 3"
+    assert high == "Best is right: true 1.000, said 1.000 ± 0.000 of 1"
+    [line] = table.tenths([some[:1], some[1:2]])
+    assert line == "Best is right: true 0.300, said 0.350 ± 0.042 of 2"
+
+
 def test_a_run_says_and_is_judged():
     judged = table.play("weak", 3)
     assert judged

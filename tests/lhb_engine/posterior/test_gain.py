@@ -47,6 +47,13 @@ def test_the_best_is_right_in_a_share_of_draws_and_sets() -> None:
     assert answer["best_is_right"] == pytest.approx(5 / 8)
 
 
+def test_the_best_is_less_surely_right_where_the_prior_weighs_and_at_least_by_chance() -> None:
+    draws = [[0.9, 0.0], [3.1, 0.0]]  # less 0.55 of the mean, the first one is below 0
+    assert found(draws)["best_is_right"] == 1.0
+    assert found(draws, n_rows=1)["best_is_right"] == 0.5
+    assert found([[-1.0, 0.0]])["best_is_right"] == 0.5
+
+
 def test_intervals_are_wider_than_draws() -> None:
     draws = np.linspace(0.0, 1.0, 201)
     answer = found([[d, 0.0] for d in draws.tolist()])

@@ -35,7 +35,8 @@ from lhb_engine.posterior.prediction_check import Predictor, residuals
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
 ROWS_A_CURVE = 2  # before scores are, with all products at once
-OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated"}
+SHARED: Code = "shared_with_rewards"  # what all arms share has columns at lag 0 alone
+OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated", SHARED}
 OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")
 OF_SCORES: tuple[Code, ...] = ("scores_curved", "rewards_limited")
 OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, *OF_SCORES)
@@ -107,10 +108,12 @@ def checked(
     alone = without_outliers(units.of(align(one)), predictor) if len(parts) > 1 else rows
     longest = _now(alone, predictor)
     series = Series.of(longest, _errors(longest, predictor))
+    known, n_told = set[Code](), rows.covariates.shape[1] - n_means
     if predictor is not None:
+        known |= {SHARED} if len(predictor.effects) > n_told else set()
         rows, predictor = _said(rows, predictor)
-    outcomes += choices
-    return [*outcomes, *_all(rows, series, predictor, horizon, dim, products, most, history.sets)]
+    told = predictor, horizon, dim, products, most, history.sets
+    return [*outcomes, *choices, *_all(rows, series, known, *told)]
 
 
 def told_apart(results: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
@@ -158,6 +161,7 @@ def _said(rows: AlignedRounds, predictor: Predictor) -> tuple[AlignedRounds, Pre
 def _all(
     rows: AlignedRounds,
     series: Series | None,
+    known: Set[Code],
     predictor: Predictor | None,
     horizon: int,
     dim: int,
@@ -190,7 +194,8 @@ def _all(
     usual = replace(plain, contexts=np.clip(plain.contexts, -far, far))
     yield from check_features(usual)
     yield from check_actions(plain, sets)
-    codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
+    found = (one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding))
+    codes = {*known, *found}
     yield from _unchecked(plain, series is None and bool(errors.any()), predictor, horizon, codes)
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(usual, errors, horizon) if errors.any() else None
@@ -235,8 +240,8 @@ def _unchecked(
     elif codes & OF_TIME:
         yield Unchecked(OF_LAGS, "found")
     elif codes:
-        hidden = () if codes == OF_ERRORS else OF_SCORES  # errors alone hide no curve
-        yield Unchecked((*OF_PROFILES, *hidden), "found")
+        hidden = () if codes <= OF_ERRORS else OF_SCORES  # errors alone hide no curve
+        yield Unchecked((*OF_PROFILES, *hidden), "shared" if codes == {SHARED} else "found")
 
 
 def _now(rows: AlignedRounds, predictor: Predictor | None) -> AlignedRounds:

@@ -188,14 +188,13 @@ def _all(
     differs |= any(isinstance(one, Finding) for one in levels)
     if differs and series is None:
         of_time = []  # both correlate errors
-    yield from (*differ, *levels, *of_time)
     plain = replace(rows, contexts=rows.contexts[:, :dim])
     far = largest(plain.contexts)  # else a few contexts, and what is wrong there, decide
     usual = replace(plain, contexts=np.clip(plain.contexts, -far, far))
     yield from check_features(usual)
-    yield from check_actions(plain, sets)
-    found = (one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding))
-    codes = {*known, *found}
+    of_errors = [*differ, *levels, *of_time, *check_actions(plain, sets)]
+    yield from of_errors
+    codes = {*known, *(one.code for one in of_errors if isinstance(one, Finding))}
     yield from _unchecked(plain, series is None and bool(errors.any()), predictor, horizon, codes)
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(usual, errors, horizon) if errors.any() else None

@@ -634,6 +634,8 @@ def test_no_action_that_somebody_chose_is_not_known_before():
     assert codes(replace(history, sets=zeros), None) == []
     came = {int(round): contexts_of(3) for round in np.flatnonzero(acted)[:20] + 1}
     assert codes(replace(history, sets=came), None) == ["known_before"]
+    nobody = {int(round): np.zeros((3, DIM)) for round in np.flatnonzero(~acted)[:20] + 1}
+    assert codes(replace(history, sets=came | nobody), None) == ["known_before"]
 
 
 def test_what_a_lag_tells_is_about_the_means_of_the_rows_that_see_it():

@@ -176,37 +176,32 @@ def _all(
     rows = replace(rows, contexts=rows.contexts[:, :width])
     if predictor is not None:
         predictor = replace(predictor, theta=predictor.theta[:width])
-    differ: list[Finding | Unchecked] = []
-    if predictor is not None:
-        yield from check_others(rows, errors, predictor)
-        differ = [*check_responses(rows, errors, predictor)]
-    elif rows.owner.max(initial=0) > 0:
-        yield Unchecked(("rewards_of_others", "responses_differ"), "rows")
-    differs = any(isinstance(one, Finding) for one in differ)
-    levels = [] if differs else [*check_levels(rows, errors)]  # these look like levels, too
-    of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
-    differs |= any(isinstance(one, Finding) for one in levels)
-    if differs and series is None:
-        of_time = []  # both correlate errors
     plain = replace(rows, contexts=rows.contexts[:, :dim])
     far = largest(plain.contexts)  # else a few contexts, and what is wrong there, decide
     usual = replace(plain, contexts=np.clip(plain.contexts, -far, far))
     yield from check_features(usual)
-    of_errors = [*differ, *levels, *of_time, *check_actions(plain, sets)]
-    yield from of_errors
+    of_errors = [*_of_errors(rows, errors, series, predictor), *check_actions(plain, sets)]
     codes = {*known, *(one.code for one in of_errors if isinstance(one, Finding))}
+    is_long = rows.n_rows >= ROWS_A_CURVE * horizon and bool(errors.any())
+    repeats: list[Finding] = []
+    if predictor is not None and is_long and codes - OF_TIME <= OF_ERRORS:
+        repeats = [*check_repetition(plain, errors, predictor)]
+    if repeats:  # what repetition takes looks like a fall, and like effects at more lags
+        others = (one for one in of_errors if "trend" not in getattr(one, "code", ""))
+        of_errors = [*repeats, Unchecked(("trend", "horizon_short"), "found"), *others]
+        codes = codes - {"trend"} | {"repetition"}
+    yield from of_errors
     yield from _unchecked(plain, series is None and bool(errors.any()), predictor, horizon, codes)
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(usual, errors, horizon) if errors.any() else None
     if effects is not None:
         yield from check_future(effects, doubt)
-    if rows.n_rows < ROWS_A_CURVE * horizon or not errors.any() or codes & OF_TIME:
+    if not is_long or codes & OF_TIME:
         return  # what moves rewards over time looks like effects at many lags
     if predictor is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
-        bends = [*check_repetition(plain, errors, predictor)]
-        bends = bends or [*check_scores(rows, errors, predictor, dim, products, most)]
+        bends = [*check_scores(rows, errors, predictor, dim, products, most)]
         yield from bends or check_limits(rows, errors, predictor)
-    if rows.n_rows < ROWS_A_LAG * horizon:
+    if rows.n_rows < ROWS_A_LAG * horizon or repeats:
         return
     if effects is not None:
         yield from check_horizon(effects, horizon, doubt)
@@ -214,6 +209,25 @@ def _all(
         whole = replace(every, contexts=every.contexts[:, :width])
         yield from check_halves(whole, left, predictor, horizon)
         yield from check_profiles(plain, errors, predictor)
+
+
+def _of_errors(
+    rows: AlignedRounds, errors: Floats, series: Series | None, predictor: Predictor | None
+) -> Iterator[Finding | Unchecked]:
+    """Look for what makes errors last: in trajectories, and over time."""
+    differ: list[Finding | Unchecked] = []
+    if predictor is not None:
+        yield from check_others(rows, errors, predictor)
+        yield from (differ := [*check_responses(rows, errors, predictor)])
+    elif rows.owner.max(initial=0) > 0:
+        yield Unchecked(("rewards_of_others", "responses_differ"), "rows")
+    if not any(isinstance(one, Finding) for one in differ):  # which look like levels, too
+        yield from (levels := [*check_levels(rows, errors)])
+        differ += levels
+    if series is not None:
+        yield from check_series(series)
+    elif not any(isinstance(one, Finding) for one in differ):  # which correlate errors
+        yield from check_correlation(rows, errors)
 
 
 def _unchecked(

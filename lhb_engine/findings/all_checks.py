@@ -35,7 +35,8 @@ from lhb_engine.posterior.prediction_check import Predictor, residuals
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
 ROWS_A_CURVE = 2  # before scores are, with all products at once
-OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated"}
+SHARED: Code = "shared_with_rewards"  # what all arms share has columns at lag 0 alone
+OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated", SHARED}
 OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")
 OF_SCORES: tuple[Code, ...] = ("scores_curved", "rewards_limited")
 OF_LAGS: tuple[Code, ...] = ("horizon_short", *OF_PROFILES, *OF_SCORES)
@@ -107,10 +108,12 @@ def checked(
     alone = without_outliers(units.of(align(one)), predictor) if len(parts) > 1 else rows
     longest = _now(alone, predictor)
     series = Series.of(longest, _errors(longest, predictor))
+    known, n_told = set[Code](), rows.covariates.shape[1] - n_means
     if predictor is not None:
+        known |= {SHARED} if len(predictor.effects) > n_told else set()
         rows, predictor = _said(rows, predictor)
-    outcomes += choices
-    return [*outcomes, *_all(rows, series, predictor, horizon, dim, products, most, history.sets)]
+    told = predictor, horizon, dim, products, most, history.sets
+    return [*outcomes, *choices, *_all(rows, series, known, *told)]
 
 
 def told_apart(results: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
@@ -158,6 +161,7 @@ def _said(rows: AlignedRounds, predictor: Predictor) -> tuple[AlignedRounds, Pre
 def _all(
     rows: AlignedRounds,
     series: Series | None,
+    known: Set[Code],
     predictor: Predictor | None,
     horizon: int,
     dim: int,
@@ -171,6 +175,7 @@ def _all(
     width = dim + len(products)
     rows = replace(rows, contexts=rows.contexts[:, :width])
     if predictor is not None:
+<<<<<<< HEAD
         weights = predictor.lag_weights
         weights = weights if weights.ndim == 1 else weights[:, :width]
         predictor = replace(predictor, theta=predictor.theta[:width], lag_weights=weights)
@@ -187,24 +192,35 @@ def _all(
     if differs and series is None:
         of_time = []  # both correlate errors
     yield from (*differ, *levels, *of_time)
+=======
+        predictor = replace(predictor, theta=predictor.theta[:width])
+>>>>>>> lead
     plain = replace(rows, contexts=rows.contexts[:, :dim])
     far = largest(plain.contexts)  # else a few contexts, and what is wrong there, decide
     usual = replace(plain, contexts=np.clip(plain.contexts, -far, far))
     yield from check_features(usual)
-    yield from check_actions(plain, sets)
-    codes = {one.code for one in (*differ, *levels, *of_time) if isinstance(one, Finding)}
+    of_errors = [*_of_errors(rows, errors, series, predictor), *check_actions(plain, sets)]
+    codes = {*known, *(one.code for one in of_errors if isinstance(one, Finding))}
+    is_long = rows.n_rows >= ROWS_A_CURVE * horizon and bool(errors.any())
+    repeats: list[Finding] = []
+    if predictor is not None and is_long and codes - OF_TIME <= OF_ERRORS:
+        repeats = [*check_repetition(plain, errors, predictor)]
+    if repeats:  # what repetition takes looks like a fall, and like effects at more lags
+        others = (one for one in of_errors if "trend" not in getattr(one, "code", ""))
+        of_errors = [*repeats, Unchecked(("trend", "horizon_short"), "found"), *others]
+        codes = codes - {"trend"} | {"repetition"}
+    yield from of_errors
     yield from _unchecked(plain, series is None and bool(errors.any()), predictor, horizon, codes)
     doubt = DOUBT if codes else 1.0
     effects = LagEffects.of(usual, errors, horizon) if errors.any() else None
     if effects is not None:
         yield from check_future(effects, doubt)
-    if rows.n_rows < ROWS_A_CURVE * horizon or not errors.any() or codes & OF_TIME:
+    if not is_long or codes & OF_TIME:
         return  # what moves rewards over time looks like effects at many lags
     if predictor is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
-        bends = [*check_repetition(plain, errors, predictor)]
-        bends = bends or [*check_scores(rows, errors, predictor, dim, products, most)]
+        bends = [*check_scores(rows, errors, predictor, dim, products, most)]
         yield from bends or check_limits(rows, errors, predictor)
-    if rows.n_rows < ROWS_A_LAG * horizon:
+    if rows.n_rows < ROWS_A_LAG * horizon or repeats:
         return
     if effects is not None:
         yield from check_horizon(effects, horizon, doubt)
@@ -212,6 +228,25 @@ def _all(
         whole = replace(every, contexts=every.contexts[:, :width])
         yield from check_halves(whole, left, predictor, horizon)
         yield from check_profiles(plain, errors, predictor)
+
+
+def _of_errors(
+    rows: AlignedRounds, errors: Floats, series: Series | None, predictor: Predictor | None
+) -> Iterator[Finding | Unchecked]:
+    """Look for what makes errors last: in trajectories, and over time."""
+    differ: list[Finding | Unchecked] = []
+    if predictor is not None:
+        yield from check_others(rows, errors, predictor)
+        yield from (differ := [*check_responses(rows, errors, predictor)])
+    elif rows.owner.max(initial=0) > 0:
+        yield Unchecked(("rewards_of_others", "responses_differ"), "rows")
+    if not any(isinstance(one, Finding) for one in differ):  # which look like levels, too
+        yield from (levels := [*check_levels(rows, errors)])
+        differ += levels
+    if series is not None:
+        yield from check_series(series)
+    elif not any(isinstance(one, Finding) for one in differ):  # which correlate errors
+        yield from check_correlation(rows, errors)
 
 
 def _unchecked(
@@ -237,8 +272,8 @@ def _unchecked(
     elif codes & OF_TIME:
         yield Unchecked(OF_LAGS, "found")
     elif codes:
-        hidden = () if codes == OF_ERRORS else OF_SCORES  # errors alone hide no curve
-        yield Unchecked((*OF_PROFILES, *hidden), "found")
+        hidden = () if codes <= OF_ERRORS else OF_SCORES  # errors alone hide no curve
+        yield Unchecked((*OF_PROFILES, *hidden), "shared" if codes == {SHARED} else "found")
 
 
 def _now(rows: AlignedRounds, predictor: Predictor | None) -> AlignedRounds:

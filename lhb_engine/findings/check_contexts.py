@@ -79,7 +79,9 @@ def check_actions(rows: AlignedRounds, sets: Mapping[int, Floats]) -> Iterator[F
     """Look for rewards that tell whether there was an action, and not which, as visits do.
 
     Not where no action is one of the arms of `sets`, or was chosen beside them, as control does.
+    A set of such arms alone is none to choose from.
     """
+    sets = {number: arms for number, arms in sets.items() if arms.any()}
     offered = np.isin(rows.last, list(sets)) & ~actions(rows)
     if offered.any() or not all(one.any(axis=1).all() for one in sets.values()):
         return

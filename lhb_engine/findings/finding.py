@@ -55,12 +55,13 @@ class Finding:
         return out | {"features": list(self.features), "lags": list(self.lags)}
 
 
-Missing = Literal["rows", "sets", "features", "found"]
+Missing = Literal["rows", "sets", "features", "found", "shared"]
 WHY: dict[Missing, str] = {
     "rows": "there are too few rewards that would tell",
     "sets": "what else there was to choose is not known (a log has chosen arms alone)",
     "features": "there are too many features",
     "found": "what was found, once it is mended, may explain what they would see",
+    "shared": "what all arms share moves rewards, and may do so in later rounds",
 }
 ASKED: dict[Code, str] = {  # the trouble that a check looks for
     "rewards_early": "rewards that depend on later choices",

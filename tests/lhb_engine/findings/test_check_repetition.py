@@ -47,6 +47,7 @@ def test_what_was_chosen_lately_is_found_and_no_gain_is_said(
     for one in doubted:
         [found] = [found for found in one.findings if found["code"] == "repetition"]
         assert f"pays {pays}" in found["message"]
+        assert not codes(one) & {"trend", "horizon_short"}  # which repetition looks like
         assert one.in_doubt
         assert (one.gain, one.totals, one.intervals) == (None, None, None)
         assert one.no_totals == one.no_intervals == one.message == one.no_gain

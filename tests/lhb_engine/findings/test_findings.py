@@ -452,6 +452,22 @@ def test_effects_that_all_turn_alike_are_found(sign, clipped):
     assert turns.message.startswith(f"The effect of features 0 and 1 is {words} in all.")
 
 
+@pytest.mark.parametrize("effects", [[], [-0.5, 0.0, 0.0, 0.0]])
+def test_nothing_turns_where_what_all_arms_share_moves_rewards(effects):
+    """At lag 0 a choice is known apart from what is shared, at later lags it goes with this."""
+    contexts, means = contexts_of(), 0.5 * contexts_of(seed=5)
+    rewards = paid(contexts, np.append(TURNS, np.zeros(HORIZON)))
+    shared = np.column_stack([np.ones(ROUNDS), means])
+    [(name, part)] = one(contexts, rewards).trajectories.items()
+    history = over({name: replace(part, covariates=shared)})
+    known = replace(KNOWN, lag_weights=TURNS, effects=np.array(effects))
+    rows = latest(replace(history, groups=(1 + DIM,)), HORIZON)
+    some, unchecked = told_apart(checked(rows, known, HORIZON, DIM, None, 1 + DIM))
+    is_said = "pays_now_costs_later" in [each.code for each in some]
+    missing = [each.missing for each in unchecked if "profiles_differ" in each.codes]
+    assert (is_said, missing) == ((False, ["shared"]) if effects else (True, []))
+
+
 def test_a_feature_of_another_shape_does_not_turn_as_the_others_do():
     contexts = contexts_of()
     late = np.append(np.zeros(6), contexts[:-6, 2])
@@ -618,6 +634,8 @@ def test_no_action_that_somebody_chose_is_not_known_before():
     assert codes(replace(history, sets=zeros), None) == []
     came = {int(round): contexts_of(3) for round in np.flatnonzero(acted)[:20] + 1}
     assert codes(replace(history, sets=came), None) == ["known_before"]
+    nobody = {int(round): np.zeros((3, DIM)) for round in np.flatnonzero(~acted)[:20] + 1}
+    assert codes(replace(history, sets=came | nobody), None) == ["known_before"]
 
 
 def test_what_a_lag_tells_is_about_the_means_of_the_rows_that_see_it():

@@ -175,26 +175,9 @@ def _all(
     width = dim + len(products)
     rows = replace(rows, contexts=rows.contexts[:, :width])
     if predictor is not None:
-<<<<<<< HEAD
         weights = predictor.lag_weights
         weights = weights if weights.ndim == 1 else weights[:, :width]
         predictor = replace(predictor, theta=predictor.theta[:width], lag_weights=weights)
-    differ: list[Finding | Unchecked] = []
-    if predictor is not None:
-        yield from check_others(rows, errors, predictor)
-        differ = [*check_responses(rows, errors, predictor)]
-    elif rows.owner.max(initial=0) > 0:
-        yield Unchecked(("rewards_of_others", "responses_differ"), "rows")
-    differs = any(isinstance(one, Finding) for one in differ)
-    levels = [] if differs else [*check_levels(rows, errors)]  # these look like levels, too
-    of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
-    differs |= any(isinstance(one, Finding) for one in levels)
-    if differs and series is None:
-        of_time = []  # both correlate errors
-    yield from (*differ, *levels, *of_time)
-=======
-        predictor = replace(predictor, theta=predictor.theta[:width])
->>>>>>> lead
     plain = replace(rows, contexts=rows.contexts[:, :dim])
     far = largest(plain.contexts)  # else a few contexts, and what is wrong there, decide
     usual = replace(plain, contexts=np.clip(plain.contexts, -far, far))

@@ -12,7 +12,7 @@ import numpy as np
 
 from lhb_engine.history import Floats
 from lhb_engine.posterior.own_responses import Evidence, Responses, spread_of
-from lhb_engine.posterior.prediction_check import SHOWN
+from lhb_engine.posterior.predictor import SHOWN
 
 DIM, N_ARMS, N_LAGS, ACTIVE, NOISE = 5, 10, 12, 3, 0.1
 SURE = 1.96

@@ -24,7 +24,7 @@ FORKS = multiprocessing.get_context("forkserver")
 LOADED = (
     *("service.operation.server", "service.operation.worker", "clients.cli.main", __name__),
     *("lhb_engine.agents.anytime_fit", "lhb_engine.agents.epoch_agent", "clients.simulator"),
-    *("lhb_engine.findings.all_checks", "lhb_engine.posterior.profile_posterior", "scipy.sparse"),
+    *("lhb_engine.findings.all_checks", "lhb_engine.posterior.sparse_profiles", "scipy.sparse"),
 )
 FORKS.set_forkserver_preload(list(LOADED))
 _received: Any = reduction.recvfds  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
 from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
 from lhb_engine.posterior.own_responses import Evidence, Responses, carried_over, less_responses
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:

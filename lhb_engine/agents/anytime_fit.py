@@ -20,19 +20,14 @@ from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
 from lhb_engine.posterior.forgetting import turned_since
 from lhb_engine.posterior.gain import are_enough, gain
+from lhb_engine.posterior.guard_and_alarm import HeldOut, alarm_limit
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
-from lhb_engine.posterior.prediction_check import (
-    SHOWN,
-    HeldOut,
-    Predictor,
-    alarm_limit,
-    residuals,
-)
+from lhb_engine.posterior.predictor import SHOWN, Predictor, residuals
 from lhb_engine.posterior.profile_intervals import LeastSquares, are_shared, drawn_totals, misfit
-from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
+from lhb_engine.posterior.sparse_profiles import profile_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
 from lhb_engine.posterior.walking_level import less_level, level_gain
 

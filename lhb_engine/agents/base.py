@@ -22,7 +22,7 @@ from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
-    from lhb_engine.posterior.prediction_check import Predictor
+    from lhb_engine.posterior.predictor import Predictor
 
 # findings, and the checks that could not be made
 Checks = tuple[list[dict[str, Any]], list[dict[str, Any]]]

@@ -27,10 +27,10 @@ from lhb_engine.findings.check_side_effects import following
 from lhb_engine.history import LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import MOST_UNKNOWNS, FitData, fit_data, later_rows
+from lhb_engine.posterior.guard_and_alarm import HeldOut, LaterMoments, LaterRows
 from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
-from lhb_engine.posterior.prediction_check import HeldOut, LaterMoments
 from lhb_engine.posterior.profile_intervals import (
     TOO_FEW,
     LeastSquares,
@@ -252,7 +252,7 @@ class RowsPast:
             return None
         if predictor.own is None:
             return later_rows(predictor, self.rows)
-        later = predictor.since(self.rows)
+        later = LaterRows.after(predictor, self.rows)
         return later and replace(later, less=lambda new: less_responses(self.plain, new))
 
     def covered(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from lhb_engine.findings.finding import ASKED, Code, Finding, Unchecked
 from lhb_engine.history import LATEST, Floats, History, Parts
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.outliers import largest, without_outliers
-from lhb_engine.posterior.prediction_check import Predictor, residuals
+from lhb_engine.posterior.predictor import Predictor, residuals
 
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves

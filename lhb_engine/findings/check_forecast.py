@@ -7,7 +7,7 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.findings.finding import Finding
 from lhb_engine.history import Floats
-from lhb_engine.posterior.prediction_check import Predictor, residuals
+from lhb_engine.posterior.predictor import Predictor, residuals
 
 LEAST_ROWS = 40  # since the fit that forecast
 SURE = 4.5  # standard errors

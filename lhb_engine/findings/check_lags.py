@@ -17,7 +17,7 @@ from lhb_engine.findings.check_scores import CarriedErrors, clearness
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 LEAST_SEEING = 100  # rows that see a lag
 MOST_WHITENED = 64

@@ -10,7 +10,7 @@ from lhb_engine.estimate import signal_of
 from lhb_engine.findings.check_scores import APART, CarriedErrors, less_beside, score_weights
 from lhb_engine.findings.finding import Finding
 from lhb_engine.history import Floats
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 LEAST_TOP, LEAST_SHARE = 20, 0.03  # rewards that are equal to the largest
 LEAST_VALUES = 0.5  # of other rewards: with fewer, as clicks and ratings have, all are usual

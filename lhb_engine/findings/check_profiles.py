@@ -12,7 +12,7 @@ from lhb_engine.estimate import first_lags, signal_of
 from lhb_engine.findings.check_scores import MOST_NUMBERS, less_beside
 from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 SURE = 2.0  # standard errors by which own profiles must have predicted better than shared ones
 CHANCE = 1e-4  # of a finding by chance

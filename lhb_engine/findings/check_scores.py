@@ -15,7 +15,7 @@ from lhb_engine.design.coloured_noise import autocorrelation, innovations
 from lhb_engine.design.products import Products
 from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats, Ints
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 MOST_NAMED = 3  # products that do not count
 CHANCE = 1e-4  # of a finding by chance

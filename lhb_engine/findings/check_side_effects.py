@@ -11,7 +11,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import power_of_two
 from lhb_engine.findings.finding import Finding, Unchecked, named
 from lhb_engine.history import Flags, Floats, Ints, Parts, Trajectories
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 CHANCE = 1e-3  # of an end's finding by chance, at one fit
 CHANCE_MISSING = 1e-4  # of one of missing rewards, which are many

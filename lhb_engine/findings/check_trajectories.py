@@ -9,7 +9,7 @@ from lhb_engine.design.coloured_noise import in_time, innovations
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.own_responses import carried_over
-from lhb_engine.posterior.prediction_check import Predictor, residuals
+from lhb_engine.posterior.predictor import Predictor, residuals
 
 LEAST_TRAJECTORIES = 8
 SURE = 4.5  # standard errors of a correlation

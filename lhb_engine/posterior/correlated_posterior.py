@@ -11,7 +11,7 @@ import numpy as np
 
 from lhb_engine.history import Floats
 from lhb_engine.posterior.fit_data import FitData
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
 REFIT = 0.1  # change of rho above which the fit is repeated

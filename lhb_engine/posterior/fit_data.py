@@ -12,7 +12,8 @@ from lhb_engine.design.level_sums import level_moments
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import TINY, Moments, Statistics
 from lhb_engine.history import Flags, Floats, Ints
-from lhb_engine.posterior.prediction_check import LaterMoments, LaterRows, Predictor, residuals
+from lhb_engine.posterior.guard_and_alarm import LaterMoments, LaterRows
+from lhb_engine.posterior.predictor import Predictor, residuals
 
 # Measured (docs/performance.md, Fits): fewer rows, or more unknowns, cost less as rows.
 LEAST_ROWS = 250
@@ -93,6 +94,6 @@ def fit_data(rows: AlignedRounds) -> FitData:
 def later_rows(old: Predictor, rows: AlignedRounds) -> LaterRows | LaterMoments | None:
     """Return the rows after those of an installed estimate; None if there are none."""
     if not moments_pay(rows):
-        return old.since(rows)
+        return LaterRows.after(old, rows)
     places = np.flatnonzero(rows.number > old.last_round)
     return LaterMoments(old, summed(rows, places)) if len(places) else None

@@ -6,7 +6,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 BLOCKS, LEAST_BLOCK, FEWEST_BLOCKS = 64, 4, 16  # of rows in order, each predicted from those before
 FEWEST_ROWS, ROWS_A_FEATURE = 40, 8  # of a window

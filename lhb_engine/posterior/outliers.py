@@ -9,7 +9,7 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.history import Floats
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 LEAST_ROWS = 30
 FAR = 6.0  # standard deviations of normal errors of the same median

@@ -19,7 +19,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
-from lhb_engine.posterior.prediction_check import SHOWN, Predictor
+from lhb_engine.posterior.predictor import SHOWN, Predictor
 
 if TYPE_CHECKING:
     from lhb_engine.posterior.rank_one_posterior import Posterior

@@ -15,7 +15,7 @@ from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page
 from service.api.routes import SESSION, Call, Routes
 from service.api.sessions import features_of_theta
 from service.commands.out_of_turn import ask_fit
-from service.fits.record import findings_of, last_estimated
+from service.fits.fit_row import findings_of, last_estimated
 from service.rounds.timeline import timeline_of
 from service.session.fit_schedule import DueFit
 from service.session.records import EstimateRow, SessionRow

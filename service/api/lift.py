@@ -16,8 +16,8 @@ from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import MIN_TRAJECTORIES, Lift, are_drawn_otherwise
 from service.api.answer_models import members_of, timestamp
 from service.api.routes import SESSION, Routes
+from service.lift.add_to_sums import sums_so_far
 from service.lift.exact import nearest
-from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums
 from service.lift.units import TRAJECTORIES, units_in_words
 from service.lift.watch import sum_up

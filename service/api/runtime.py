@@ -31,7 +31,7 @@ from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import Slices
 
 if TYPE_CHECKING:
-    from service.fits.embedded import FitPool
+    from service.fits.fits_in_server import FitPool
     from service.fits.listener import FitSignals
 
 T = TypeVar("T")

@@ -20,9 +20,9 @@ from service.session.covariates import covariates_text
 from service.session.names import NamedContexts
 from service.session.records import SessionKey, TrajectoryKey
 from service.storage.ports import Keys
+from service.writer.after_commit import LiveAgent
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import Command
-from service.writer.effects import LiveAgent
 from service.writer.large_writes import (
     HiddenWork,
     LargeWrite,

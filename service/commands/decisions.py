@@ -13,7 +13,7 @@ from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import FEW_VALUES, arms_of, numbers_of
-from service.commands.control import control_arm
+from service.commands.control_agent import control_arm
 from service.commands.limits import Limits
 from service.commands.rewards import Planned, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived

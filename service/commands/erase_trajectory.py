@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from service.commands.out_of_turn import fit_anew
 from service.commands.sessions import find_session
 from service.fits.when_due import recount
-from service.lift.steps import lift_sums_without
+from service.lift.add_to_sums import lift_sums_without
 from service.rounds.retention import measurements_left, rounds_left
 from service.rounds.timeline import timeline_of
 from service.session.records import COMMAND_LINE, Actor, HiddenRows, SessionKey

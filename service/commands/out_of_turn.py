@@ -5,7 +5,7 @@ from typing import Literal
 
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.beginning import beginning
+from service.fits.warm_start import beginning
 from service.fits.when_due import LEAST, fit_now, pending, start_next
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of

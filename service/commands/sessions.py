@@ -11,7 +11,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.randomness import SEED_LIMIT
 from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import has_form_of_id, new_id
-from service.commands.control import refuse_if_control, with_control
+from service.commands.control_agent import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.when_due import take_options, wait_longer

@@ -8,9 +8,9 @@ from typing import Any
 from lhb_engine.agents import OptionError, make_options
 from lhb_engine.estimate import Estimate
 from service.base.problems import Problem
-from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
-from service.fits.record import record_fit
+from service.fits.fit_row import record_fit
+from service.fits.warm_start import beginning
 from service.fits.when_due import fit_anew_by_options, fit_unread, start_next, take_options
 from service.rounds.slot_sums import keep_settled
 from service.session.fit_schedule import DueFit

@@ -26,8 +26,8 @@ from threadpoolctl import threadpool_info
 from lhb_engine.agents.base import NeedsMore
 from lhb_engine.blas import one_thread
 from lhb_engine.design.products import Products
-from service.fits.beginning import beginning
 from service.fits.fit_answer import Fitted
+from service.fits.warm_start import beginning
 from service.session.records import SessionKey, SessionRow
 from service.storage.database_url import open_reader
 

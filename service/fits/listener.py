@@ -8,7 +8,7 @@ from service.storage.postgres.connection import ANSWER_SECONDS
 from service.storage.postgres.fit_claims import changes, listening
 from service.storage.postgres.store import PostgresStore
 from service.storage.transactions import Store
-from service.writer.effects import Effects
+from service.writer.after_commit import Effects
 from service.writer.group_commit import GroupCommit
 
 POLL_SECONDS = 2.0  # between looks at the due mark: a notification may be lost with its connection

@@ -19,9 +19,9 @@ from lhb_engine.design.products import Products
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
-from service.fits.beginning import estimate_in_use
 from service.fits.fit_answer import FitSums
-from service.fits.record import last_estimated
+from service.fits.fit_row import last_estimated
+from service.fits.warm_start import estimate_in_use
 from service.rounds.offered_arms import stored_sets
 from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import Past, timeline_of

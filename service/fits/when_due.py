@@ -14,7 +14,7 @@ from typing import Any
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.fits.cost import session_cost
-from service.fits.record import MAX_WAITING, record_fit
+from service.fits.fit_row import MAX_WAITING, record_fit
 from service.rounds.closing import closing_of
 from service.rounds.retention import count_complete
 from service.rounds.timeline import Timeline, timeline_of

@@ -8,7 +8,7 @@ import structlog
 from lhb_engine.evaluation.lift import Lift
 from service.base.problems import Unavailable
 from service.base.recurring import Intervals, Recurring
-from service.lift.steps import Step, next_step, sums_so_far
+from service.lift.add_to_sums import Step, next_step, sums_so_far
 from service.rounds.timeline import timeline_of
 from service.session.records import Actor, LiftSumsRow, SessionKey
 from service.storage.ports import Changes

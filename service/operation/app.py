@@ -39,7 +39,7 @@ from service.base.process_pool import Processes
 from service.base.recurring import Intervals
 from service.base.server_settings import Settings
 from service.dashboard import pages as dashboard
-from service.fits.embedded import FitPool
+from service.fits.fits_in_server import FitPool
 from service.lift.watch import LiftWatch
 from service.operation.build import log_start
 from service.operation.scraped_metrics import scraped_metrics
@@ -60,8 +60,8 @@ from service.web.middleware import (
     refuse_unknown_parameters,
 )
 from service.web.tracing import open_tracing
+from service.writer.after_commit import Effects
 from service.writer.agent_cache import Agents
-from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import Slices
 

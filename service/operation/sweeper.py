@@ -12,7 +12,7 @@ from service.rounds.retention import Plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.writer.effects import Effects
+from service.writer.after_commit import Effects
 from service.writer.notices import MOST_FORGOTTEN, forget_audit
 
 log = structlog.get_logger()

@@ -31,8 +31,8 @@ from service.storage.ports import Refused
 from service.storage.postgres.fit_claims import Claims
 from service.storage.postgres.store import PostgresStore
 from service.web.tracing import open_tracing
+from service.writer.after_commit import Effects
 from service.writer.agent_cache import Agents
-from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from service.lift.steps import sums_in_force, units_of
+from service.lift.add_to_sums import sums_in_force, units_of
 from service.session.kept_contexts import unpack
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.rules import has_only_sums

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import new_id
-from service.commands.control import with_located_control
+from service.commands.control_agent import with_located_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.sessions import made_before
 from service.fits.when_due import announce

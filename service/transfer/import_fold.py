@@ -22,10 +22,10 @@ from lhb_engine.history import FitWindow
 from service.base.field_types import MOST_SECONDS
 from service.base.problems import Problem
 from service.commands.sessions import checked_agent
-from service.fits.beginning import EstimateInUse
 from service.fits.rebuilt_schedule import Rounds, Windows, open_window
+from service.fits.warm_start import EstimateInUse
+from service.lift.add_to_sums import group_of, totals_of
 from service.lift.exact import DIGITS
-from service.lift.steps import group_of, totals_of
 from service.lift.sums import NO_ROW, NOTHING, LiftSums, ShadowSums, row_of
 from service.lift.units import PAST
 from service.rounds.closing import closing_of

@@ -17,9 +17,9 @@ from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
-from service.fits.beginning import EstimateInUse
 from service.fits.job import fingerprint
 from service.fits.prepared_fit import answered, read_fit
+from service.fits.warm_start import EstimateInUse
 from service.rounds.retention import rounds_left
 from service.rounds.stored_rows import gaps_of
 from service.rounds.timeline import timeline_of

@@ -13,7 +13,7 @@ from lhb_engine.history import Trajectory as Rounds
 from service.base.byte_bounded import ByteBounded
 from service.session.records import NUMBER_BYTES, SessionKey, SessionRow
 from service.storage.reader import Reader
-from service.writer.effects import LiveAgent
+from service.writer.after_commit import LiveAgent
 from service.writer.unit_of_work import UnitOfWork
 
 MOST_BYTES = 2**28  # of the arrays and states of all cached agents

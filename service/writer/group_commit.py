@@ -25,9 +25,9 @@ import structlog
 from service.base.problems import Problem, ProblemCode, Unavailable
 from service.storage.ports import Contended, Keys, KnownRows, MustWait
 from service.storage.transactions import Steps, Store, Transaction
+from service.writer.after_commit import Effects
 from service.writer.command import Command, CommandOutcome, Commands, Result
 from service.writer.command_queue import Answer, BatchSize, BatchTimes, CommandQueue
-from service.writer.effects import Effects
 from service.writer.thread import WriterThread
 from service.writer.unit_of_work import UnitOfWork
 

@@ -20,8 +20,8 @@ from service.session.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
+from service.writer.after_commit import Effects, LiveAgent
 from service.writer.command import Command
-from service.writer.effects import Effects, LiveAgent
 from service.writer.group_commit import GroupCommit
 from service.writer.unit_of_work import UnitOfWork
 

@@ -27,7 +27,7 @@ from service.storage.ports import (
 )
 from service.storage.reader import Reader
 from service.storage.transactions import Steps, Transaction
-from service.writer.effects import Effects, LiveAgent
+from service.writer.after_commit import Effects, LiveAgent
 
 T = TypeVar("T")
 _NOTHING = Changes()

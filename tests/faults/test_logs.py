@@ -27,7 +27,7 @@ class LateFits(Server):
     """Its own fits begin once a decision did not wait for one any longer: none is done before."""
 
     code = """
-from service.fits.embedded import FitPool
+from service.fits.fits_in_server import FitPool
 from service.operation.server import run
 begin, wait = FitPool._run_waiting, FitPool.wait
 async def waited(self, *given):

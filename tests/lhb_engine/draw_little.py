@@ -11,7 +11,7 @@ import pytest
 from lhb_engine.agents import anytime_fit
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.findings import all_checks
-from lhb_engine.posterior import profile_posterior
+from lhb_engine.posterior import sparse_profiles
 
 
 def draw_little(monkeypatch: pytest.MonkeyPatch, *, remembers: bool = True) -> None:
@@ -23,7 +23,7 @@ def draw_little(monkeypatch: pytest.MonkeyPatch, *, remembers: bool = True) -> N
     """
     few = {"first_sweeps": 2, "sweeps": 1, "kept": 2, "most_chains": 4, "smooth_chains": 1}
     monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **few))
-    monkeypatch.setattr(profile_posterior, "SWEEPS", {"sparse": (1, 1, 2), "smooth": (1, 1, 2)})
+    monkeypatch.setattr(sparse_profiles, "SWEEPS", {"sparse": (1, 1, 2), "smooth": (1, 1, 2)})
     known = (
         (anytime_fit, "rank_one_posterior"),
         (anytime_fit, "profile_posterior"),

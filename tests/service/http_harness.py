@@ -12,7 +12,7 @@ from service.api.runtime import Service
 from service.base.problems import Problem, ProblemCode
 from service.base.server_settings import Settings
 from service.commands.rewards import Accepted
-from service.fits.embedded import FitPool
+from service.fits.fits_in_server import FitPool
 from service.operation.app import create_app
 from service.session.records import DecisionRow, SessionRow
 from tests.service.service_harness import CONTEXTS, ServiceHarness

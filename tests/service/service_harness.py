@@ -22,8 +22,8 @@ from service.session.records import DecisionRow, EstimateRow, SessionKey, Sessio
 from service.storage.sqlite.store import SqliteStore
 from service.storage.transactions import Store
 from service.transfer.import_file import import_session, prepare_import
+from service.writer.after_commit import Effects
 from service.writer.agent_cache import Agents
-from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 
 CONTEXTS = np.array([[1.0, 0.0], [0.0, 1.0]])

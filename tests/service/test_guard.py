@@ -102,7 +102,7 @@ def test_armed_again_it_judges_what_came_since(harness: ServiceHarness, tmp_path
 def sum_up_all(harness: ServiceHarness) -> float:
     """Measured rounds of the comparison; nothing is stored of one that has none."""
     with harness.store.reader() as reader:
-        from service.lift.steps import next_step
+        from service.lift.add_to_sums import next_step
 
         if next_step(reader, harness.session) is None:
             return 0

@@ -13,9 +13,9 @@ from lhb_engine.evaluation.lift import GroupSums, Lift, always_valid_quantile
 from service.api.trajectories import in_force
 from service.commands.erase_trajectory import erase_trajectory, sweep
 from service.commands.sessions import change_session
-from service.lift import steps
+from service.lift import add_to_sums
+from service.lift.add_to_sums import next_step
 from service.lift.exact import ONE, exact, fraction, nearest
-from service.lift.steps import next_step
 from service.lift.sums import NO_ROW, LiftSums, Row
 from service.lift.watch import keep_lift
 from service.session.records import DecisionRow, LiftSumsRow
@@ -259,7 +259,7 @@ def test_a_step_is_stored_once(harness: ServiceHarness) -> None:
 
 
 def test_a_long_span_is_left_out(harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "MOST_SPAN", 4)
+    monkeypatch.setattr(add_to_sums, "MOST_SPAN", 4)
     harness.create(holdout=HOLDOUT, horizon=50)
     for _ in range(10):
         harness.decide("a", contexts=ARMS)

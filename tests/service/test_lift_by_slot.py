@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from service.commands.sessions import change_session
+from service.lift.add_to_sums import next_step
 from service.lift.exact import nearest
-from service.lift.steps import next_step
 from service.lift.sums import LiftSums
 from service.lift.units import units_in_words
 from service.rounds.timeline import in_rounds

@@ -10,7 +10,8 @@ from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.guard_and_alarm import LaterRows
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.posterior.smooth_profiles import SmoothChains
 from tests.examples import repeats
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
@@ -191,11 +192,11 @@ def test_a_window_that_moves_is_looked_back_on_at_every_fit(memory):
 def test_an_alarm_is_raised_only_beyond_what_the_draws_allow():
     past = history(n=200)
     agent = agent_after(past, 100)
-    since = agent.prediction.since(align(agent.told(past)))
+    since = LaterRows.after(agent.prediction, align(agent.told(past)))
     sure = (np.tile(THETA, (8, 1)), np.tile(LAG_WEIGHTS, (8, 1)))
     unsure = (THETA + 0.6 * np.random.default_rng(0).standard_normal((8, DIM)), sure[1])
     wrong = Predictor.from_json({**agent.prediction.to_json(), "theta": [0.6, -0.2, 0.77]})
-    errors = wrong.since(align(agent.told(past)))
+    errors = LaterRows.after(wrong, align(agent.told(past)))
     assert not since.check(lambda: sure)["alarm"]
     assert errors.check(lambda: sure)["alarm"]
     assert not errors.check(lambda: unsure)["alarm"]

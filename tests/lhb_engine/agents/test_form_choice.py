@@ -17,9 +17,10 @@ from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from lhb_engine.posterior.fit_data import fit_data
-from lhb_engine.posterior.prediction_check import LaterMoments, LaterRows, Predictor, residuals
-from lhb_engine.posterior.profile_posterior import profile_posterior
+from lhb_engine.posterior.guard_and_alarm import LaterMoments, LaterRows
+from lhb_engine.posterior.predictor import Predictor, residuals
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
+from lhb_engine.posterior.sparse_profiles import profile_posterior
 from lhb_engine.simulation.environment import LongHorizonEnvironment, ProfileEnvironment
 from lhb_engine.simulation.play import simulate
 from tests.examples import repeats

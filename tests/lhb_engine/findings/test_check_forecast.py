@@ -7,7 +7,7 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.findings.check_forecast import check_effect, check_forecast
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 THETA, WEIGHTS = np.array([0.6, 0.8]), np.array([0.0, 1.0, 0.0])
 BEFORE = Predictor(WEIGHTS, THETA, 2.0, 0.1, 200, True, n_rows=200)

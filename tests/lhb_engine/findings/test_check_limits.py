@@ -11,7 +11,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.findings.check_limits import check_limits
 from lhb_engine.findings.finding import Finding
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.simulation.play import simulate
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 

@@ -9,7 +9,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.check_scores import check_repetition
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.simulation.play import simulate
 from tests.examples import repeats
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401

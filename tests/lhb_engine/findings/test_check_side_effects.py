@@ -12,7 +12,7 @@ from lhb_engine.design.covariates import with_means
 from lhb_engine.findings.check_side_effects import Rounds, check_missing, check_stay
 from lhb_engine.findings.finding import Finding, Unchecked
 from lhb_engine.history import Floats, Measurements, Parts, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from tests.examples import repeats
 
 DIM, N = 3, 6000

@@ -22,7 +22,7 @@ from lhb_engine.findings.check_profiles import check_profiles
 from lhb_engine.findings.check_trajectories import check_levels
 from lhb_engine.findings.finding import ASKED, Finding, unchecked_json
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 
 DIM, HORIZON, ROUNDS = 3, 12, 800
 THETA = np.array([0.6, 0.8, 0.0])

@@ -15,7 +15,8 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.correlated_posterior import misfit
 from lhb_engine.posterior.fit_data import RowData
-from lhb_engine.posterior.prediction_check import Predictor, residuals
+from lhb_engine.posterior.guard_and_alarm import LaterRows
+from lhb_engine.posterior.predictor import Predictor, residuals
 from tests.examples import repeats
 from tests.lhb_engine.played_histories import (
     DIM,
@@ -155,16 +156,21 @@ def test_predictions_carry_the_autocorrelation_and_the_check_uses_it():
     assert estimate.diagnostics["held_out_error"] == pytest.approx(1.0, abs=0.3)
     rows = align(past)
     blind = replace(agent.prediction, autocorrelation=0.0)
-    assert blind.since(rows).check(lambda: (THETA[None], LAG_WEIGHTS[None]))["held_out_error"] > 2.0
+    assert (
+        LaterRows.after(blind, rows).check(lambda: (THETA[None], LAG_WEIGHTS[None]))[
+            "held_out_error"
+        ]
+        > 2.0
+    )
 
 
 def test_only_rows_after_the_last_one_seen_are_held_out():
     rows = align(history(n=100))
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     agent.install(agent.fit(history(n=60)))
-    later = agent.prediction.since(rows)
+    later = LaterRows.after(agent.prediction, rows)
     assert rows.number[later.places].tolist() == list(range(61, 101))
-    assert agent.prediction.since(align(history(n=60))) is None
+    assert LaterRows.after(agent.prediction, align(history(n=60))) is None
 
 
 @pytest.mark.parametrize("shape", [{}, {"keep": 0.7}, {"n": 40, "n_parts": 20, "keep": 0.8}])

@@ -7,7 +7,7 @@ from lhb_engine.agents import make_agent
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.forgetting import turned_since
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA
 
 NOISE, N = 0.1, 600

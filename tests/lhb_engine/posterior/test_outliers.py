@@ -10,7 +10,7 @@ from lhb_engine.agents import make_agent
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
 from lhb_engine.posterior.outliers import FAR, NORMAL_MEDIAN, without_outliers
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 from tests.lhb_engine.draw_little import draw_little

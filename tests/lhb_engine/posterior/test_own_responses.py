@@ -19,7 +19,7 @@ from lhb_engine.posterior.own_responses import (
     less_responses,
     spread_of,
 )
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits

@@ -19,7 +19,7 @@ from lhb_engine.posterior.profile_intervals import (
     totals,
     with_misfit,
 )
-from lhb_engine.posterior.profile_posterior import profile_posterior
+from lhb_engine.posterior.sparse_profiles import profile_posterior
 
 PHI = np.array([[1.0, 0.5], [-0.8, 0.5], [-0.8, 0.4], [0.0, 0.3]])
 

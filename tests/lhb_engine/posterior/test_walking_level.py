@@ -9,7 +9,8 @@ from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor, alarm_limit
+from lhb_engine.posterior.guard_and_alarm import LaterRows, alarm_limit
+from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.posterior.walking_level import less_level, level_gain
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 
@@ -40,7 +41,10 @@ def test_a_level_that_walks_explains_what_it_moves():
     found = gains(step=0.02)
     assert None not in found
     assert np.median(found) == 0.2  # the best gain for steps of 0.2 of the noise is 0.18
-    errors = [KNOWN.since(align(played(seed=seed, step=0.02))).mean_square for seed in range(10)]
+    errors = [
+        LaterRows.after(KNOWN, align(played(seed=seed, step=0.02))).mean_square
+        for seed in range(10)
+    ]
     assert np.median(errors) / NOISE**2 > alarm_limit(100)
 
 

@@ -11,7 +11,7 @@ import pytest
 from service.api.metrics import MOST_TENANTS, OTHERS, Metrics
 from service.commands.keys import new_key, save_key
 from service.session.records import EstimateRow
-from service.writer.effects import Effects
+from service.writer.after_commit import Effects
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, until
 from tests.service.web.test_api_keys import bearer
@@ -103,7 +103,7 @@ async def test_a_tenant_sees_its_own_series_and_the_house_sees_all(serve: Serve)
 async def test_rounds_since_a_fit_was_due_are_counted_by_tenant(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.fits.embedded.FitPool._run_waiting", lambda pool: None)
+    monkeypatch.setattr("service.fits.fits_in_server.FitPool._run_waiting", lambda pool: None)
     monkeypatch.setattr("service.operation.worker.Worker._claim", _claim_nothing)
     async with serve() as client:
         session = await client.create(algorithm="ad_lasso")

@@ -12,8 +12,8 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Appended, Appending, AppendSlice, Log, append_history
 from service.commands.decisions import Decide
 from service.commands.limits import NO_LIMITS
+from service.lift.add_to_sums import Step, sums_so_far
 from service.lift.exact import ONE
-from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NO_ROW, LiftSums, row_of
 from service.lift.watch import keep_lift
 from service.session.fit_schedule import DueFit

@@ -10,7 +10,7 @@ from lhb_engine.agents import Agent
 from service.base.problems import Problem
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.fits import beginning
+from service.fits import warm_start
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.session.records import MOST_CHANGES, SessionRow
@@ -105,7 +105,7 @@ def test_a_fit_that_is_due_keeps_its_options(
         fitted_with.append(session.options)
         return build_agent(session, state)
 
-    monkeypatch.setattr(beginning, "build_agent", build)
+    monkeypatch.setattr(warm_start, "build_agent", build)
     harness.create(algorithm="anytime")
     play(harness, 40, database_url)
     for _ in range(3):

@@ -9,7 +9,7 @@ import pytest
 from service.base.problems import Problem
 from service.commands.drop_rounds import give_up_rounds, plan
 from service.commands.erase_trajectory import erase_trajectory
-from service.lift.steps import next_step
+from service.lift.add_to_sums import next_step
 from service.lift.watch import keep_lift
 from service.rounds.retention import Plan
 from service.session.records import LiftSumsRow

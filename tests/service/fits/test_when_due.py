@@ -15,7 +15,7 @@ import pytest
 from lhb_engine.agents.fit_windows import anytime_windows
 from service.commands.decisions import Blocked
 from service.fits import when_due
-from service.fits.record import MAX_WAITING
+from service.fits.fit_row import MAX_WAITING
 from service.session.records import SessionRow
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.histories import read_history

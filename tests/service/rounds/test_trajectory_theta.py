@@ -11,7 +11,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.history import FitWindow, History, Trajectory
-from lhb_engine.posterior.prediction_check import Predictor
+from lhb_engine.posterior.predictor import Predictor
 from service.api.trajectories import _one
 from service.base.problems import Problem
 from service.commands.decisions import void_decision

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.base.process_pool import Processes
-from service.writer.effects import Effects
+from service.writer.after_commit import Effects
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.fits.fit_gate import ARMS, close_gate, installed, play
 from tests.service.fits.fit_jobs import failing_fit, gated_fit

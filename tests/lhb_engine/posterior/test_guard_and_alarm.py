@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import moments_of
-from lhb_engine.posterior.prediction_check import LaterMoments, Predictor, residuals
+from lhb_engine.posterior.guard_and_alarm import LaterMoments, LaterRows
+from lhb_engine.posterior.predictor import Predictor, residuals
 from tests.lhb_engine.played_histories import LAG_WEIGHTS, THETA, history
 
 
@@ -17,7 +18,7 @@ def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, ref
     """(7.11): some excess is chance. The new baseline is tuned to an excess of so many errors."""
     rows = align(history(n=120, noise=0.5))
     old = Predictor(LAG_WEIGHTS, THETA, 0.0, 0.5, 60, True)
-    since = old.since(rows)
+    since = LaterRows.after(old, rows)
     left = residuals(rows, THETA, LAG_WEIGHTS, np.zeros(1))[since.places]
 
     def excess(level):
@@ -40,7 +41,7 @@ def test_only_a_settled_estimate_raises_an_alarm(settled):
     rows = align(history(n=120, noise=0.05))
     off = Predictor(LAG_WEIGHTS, THETA, 3.0, 0.05, 60, settled)
     agreed = np.tile(THETA, (4, 1)), np.tile(LAG_WEIGHTS, (4, 1))
-    found = off.since(rows).check(lambda: agreed)
+    found = LaterRows.after(off, rows).check(lambda: agreed)
     assert found["held_out_error"] > 100
     assert found["alarm"] is settled
 
@@ -58,7 +59,7 @@ def test_whether_rewards_still_rise_with_scores_is_known_from_moments_too(seed, 
     value[80:] = level + share * value[80:]
     rows = align(past)
     known = Predictor(LAG_WEIGHTS, THETA, 0.3, 0.1, 80, True, rho)
-    found = known.since(rows)
+    found = LaterRows.after(known, rows)
     assert found is not None
     moments = LaterMoments(known, moments_of(rows, found.places))
     assert moments.still_rises == found.still_rises

@@ -8,8 +8,8 @@ from scipy.stats import multivariate_normal
 
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.posterior import smooth_profiles
-from lhb_engine.posterior.profile_posterior import SparseProfiles, profile_posterior
 from lhb_engine.posterior.smooth_profiles import BENDS, FADES, SmoothProfiles, kernel_root
+from lhb_engine.posterior.sparse_profiles import SparseProfiles, profile_posterior
 
 LAGS, DIM, ROWS = 3, 2, 40
 SHAPE = (np.log(0.5), FADES.index(4.0), BENDS.index(1.0))

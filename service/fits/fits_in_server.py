@@ -13,8 +13,8 @@ from service.fits.processes import FitProcesses
 from service.fits.when_due import tick
 from service.session.records import FitQueue, SessionKey
 from service.storage.transactions import Store
+from service.writer.after_commit import Effects
 from service.writer.agent_cache import Agents
-from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()

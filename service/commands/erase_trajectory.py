@@ -101,7 +101,7 @@ def hide_trajectory(
     changes = timeline.without(stored, session, trajectory)
     if has_only_sums(session):  # dropped rows are in no place but these
         # here: a server starts without what only fits need
-        from service.fits.prepared_fit import sums_without
+        from service.fits.stored_sums import sums_without
 
         sums = sums_without(stored, session, trajectory)
         changes.kept_sums += [] if sums is None else [sums]

@@ -127,12 +127,12 @@ def run_fit(
     session whose decisions wait for its fits. The answer is None if the session's current fit is
     another one by now.
     """
-    from service.fits.prepared_fit import answered, read_fit, sums_to_keep
+    from service.fits import prepared_fit, stored_sums
 
-    fit = _SessionFit(read_fit, database_url, (tenant, session_id), due, idle_seconds)
+    fit = _SessionFit(prepared_fit.read_fit, database_url, (tenant, session_id), due, idle_seconds)
     try:
         with limited():
-            read = answered(fit.read, fit.run)
+            read = prepared_fit.answered(fit.read, fit.run)
             made = replace(fit.made, settled=read.settled)
             if read.fit is None or read.answer is None:
                 return replace(made, reason=read.reason, is_final=read.reason is not None)
@@ -140,7 +140,8 @@ def run_fit(
             answer = estimate.to_json() | {"seconds": time.perf_counter() - fit.began}
             kept = None
             if sums is not None:
-                kept = sums_to_keep(sums, fit.session, read.fit.anew, is_new=fit.is_new)
+                anew = read.fit.anew
+                kept = stored_sums.sums_to_keep(sums, fit.session, anew, is_new=fit.is_new)
             return replace(made, estimate=answer, fingerprint=fingerprint(), sums=kept)
     except _Ended as ended:
         return ended.fitted

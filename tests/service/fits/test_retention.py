@@ -18,7 +18,7 @@ from service.commands.out_of_turn import ask_fit
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import change_session
 from service.fits import job
-from service.fits.prepared_fit import sums_without
+from service.fits.stored_sums import sums_without
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionKey

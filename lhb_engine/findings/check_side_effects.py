@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import chdtri, ndtri, stdtrit
+from scipy.special import chdtri, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.scaling import power_of_two
@@ -82,10 +82,9 @@ class Rounds(NamedTuple):
         sums = np.concatenate([np.zeros((1, n_means - 1)), about.cumsum(axis=0)])
         before = sums[place] - sums[np.maximum(place - horizon + 1, begin)]
         expected = np.zeros(len(at))
-        profiles = np.zeros((0, 1))
-        if by is not None:
-            profiles = by.lag_weights
-            profiles = np.outer(profiles, by.theta) if profiles.ndim == 1 else profiles
+        profiles = np.zeros((0, 1)) if by is None else by.lag_weights
+        if by is not None and profiles.ndim == 1:
+            profiles = np.outer(profiles, by.theta)
         for k, pays in enumerate(profiles):
             seen = place - k >= begin
             expected[seen] += about[place[seen] - k] @ pays[: n_means - 1]
@@ -126,8 +125,7 @@ def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
 
 def check_missing(rounds: Rounds, horizon: int) -> Iterator[Finding | Unchecked]:
     """Look for rounds whose reward is missing by what was chosen, by docs/model.md (12.7)."""
-    # later rounds may still wait
-    settled = rounds.at < rounds.at[rounds.is_measured].max(initial=0)
+    settled = rounds.at < rounds.at[rounds.is_measured].max(initial=0)  # later rounds may wait
     rounds = rounds.only(settled)
     (n, dim), n_measured = rounds.chosen.shape, int(rounds.is_measured.sum())
     if min(n - n_measured, n_measured) < max(LEAST, 2 * EACH * dim):
@@ -181,8 +179,8 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     every = np.column_stack([choices, sizes, controls])
     alike = _time(rows.number[later]), _long(rows.owner[later])
     paid = np.column_stack([told[later], choices, means[later]])
-    effects, spread, *_ = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
-    pays = _are_clear(CHANCE, effects[:n_named], np.diag(spread)[:n_named])
+    effects, spread, _, n_free = _regressed(rows.y[later] / power_of_two(rows.y), paid, alike)
+    pays = _are_clear(CHANCE, *(one[:n_named] for one in (effects, np.diag(spread), n_free)))
     direct = _total(effects[n_named:], dim, rows.n_lags)
     earned = float((taken[later] @ direct).std())
     halves = slice(n_choices), slice(n_choices, 2 * n_choices)
@@ -233,43 +231,45 @@ def _clear(
     return clear, float(explained.std())
 
 
-def _are_clear(chance: float, by: Floats, variances: Floats, n_free: float = np.inf) -> Flags:
+def _are_clear(chance: float, by: Floats, variances: Floats, n_free: Floats) -> Flags:
     """Return which coefficients are beyond a chance of all, (k,)."""
     each = chance / (2.0 * max(int((variances > 0.0).sum()), 1))
-    sure = float(ndtri(each) if n_free == np.inf else stdtrit(max(n_free, 1), each))
+    sure = stdtrit(np.maximum(n_free, 1.0), each)
     return (variances > 0.0) & (by**2 >= sure**2 * variances)
 
 
 def _regressed(
     target: Floats, columns: Floats, alike: Sequence[Ints], near: Near = None
-) -> tuple[Floats, Floats, Floats, float]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Regress on columns, about the means of those that are alike in each way.
 
     Returns the coefficients, (k,), White's covariance of them, (k, k), what is explained, (n,), and
-    how many errors are free; coefficients and covariance are 0 where a column does not change.
+    how many errors of each are free; the first two are 0 where a column does not change.
     """
     about = _about(np.column_stack([target, columns]), alike)
     target, columns = about[:, 0], about[:, 1:]
     by, spread = np.zeros(columns.shape[1]), np.zeros((columns.shape[1],) * 2)
-    moved, n_free = np.flatnonzero(np.ptp(columns, axis=0) > 0.0), np.inf
-    if not len(moved):
-        return by, spread, np.zeros(len(target)), n_free
+    moved, n_free = np.flatnonzero(np.ptp(columns, axis=0) > 0.0), np.ones(len(by))
     columns = columns[:, moved]
     inverse = np.linalg.pinv(columns.T @ columns)
     by[moved] = inverse @ (columns.T @ target)
     explained = columns @ by[moved]
-    errors = columns * (target - explained)[:, np.newaxis]
+    left, weights = target - explained, columns @ inverse
+    squares, errors = weights**2, weights * left[:, np.newaxis]
+    # White's errors are of the few rounds that move a column most
+    n_free[moved] = squares.sum(axis=0) ** 2 / np.maximum((squares**2).sum(axis=0), 1e-300)
     free = len(target) - len(moved) - sum(len(np.unique(way)) - 1 for way in alike)
-    white = inverse @ (errors.T @ errors) @ inverse * (len(target) / max(free, 1))
+    white = errors.T @ errors * (len(target) / max(free, 1))
     if near is not None:
-        more, n_free = _lasting(target - explained, columns @ inverse, *near)
+        more, times = _lasting(left, weights, *near)
         white *= np.sqrt(np.outer(more, more))
+        n_free /= times
     spread[np.ix_(moved, moved)] = white + 1e-300 * np.eye(len(moved))
     return by, spread, explained, n_free
 
 
 def _lasting(errors: Floats, columns: Floats, whose: Ints, n_rows: int) -> tuple[Floats, float]:
-    """Return how much larger variances are as errors last, (k,), and how many errors are free.
+    """Return how much larger variances are as errors last, (k,), and how many times fewer errors.
 
     Errors that do not depend on the columns last by themselves: docs/model.md (12.7).
     """
@@ -281,7 +281,7 @@ def _lasting(errors: Floats, columns: Floats, whose: Ints, n_rows: int) -> tuple
     sums = irfft(np.abs(rfft(laid, axis=0)) ** 2, len(laid), axis=0)[:n_rows]
     by, both = np.split(sums[1:] / np.maximum(sums[0], 1e-300), [1], axis=1)
     more = 1.0 + 2.0 * np.maximum(by * both, 0.0).sum(axis=0)  # below 0 by means of few rows
-    return more, len(errors) / (1.0 + 2.0 * float((by**2).sum()))
+    return more, 1.0 + 2.0 * float((by**2).sum())
 
 
 def _about(columns: Floats, alike: Sequence[Ints]) -> Floats:

@@ -242,6 +242,21 @@ def test_rewards_that_are_missing_in_bursts_are_by_no_choice() -> None:
     assert sum(bursts) <= 2
 
 
+def test_rewards_that_are_missing_while_an_arm_hardly_changes_are_by_no_choice() -> None:
+    """In 4 of 60 seeds as if the 10 rounds in which another one is chosen were many."""
+    found = 0
+    for seed in range(60):
+        rng, n = np.random.default_rng(seed), 2000
+        chosen, whose = np.zeros((n, DIM)), np.zeros(n, np.int64)
+        chosen[rng.integers(n, size=10)] = rng.normal(0.0, 0.3, (10, DIM))
+        before, at = np.cumsum(chosen, axis=0) - chosen, np.arange(1, n + 1)
+        before[24:] -= np.cumsum(chosen, axis=0)[:-24]
+        come = np.cumsum(rng.random(n) < 0.05) % 2 == 0
+        rounds = Rounds(chosen, before, np.zeros(n), come, at == n, at, at, whose)
+        found += bool([*check_missing(rounds, 24)])
+    assert found == 0
+
+
 def test_rounds_after_the_last_reward_may_still_wait() -> None:
     """None of the later half has one, and what is chosen there is unlike the first half's."""
     assert not measured(lambda *at: float(at[3] < 0.5) * 0.6, 60)

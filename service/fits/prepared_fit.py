@@ -135,7 +135,7 @@ def read_fit(
     settled = SettledSlots(new, *place) if new else None
     if not past.is_whole:
         return ReadFit(settled=settled)
-    past.anew = anew if has_sums(agent, past) and not has_only_sums(session) else FOR_EVER
+    past.anew = anew if has_sums(agent, past) else FOR_EVER
     if kept is None and sums != "none":
         kept = sums_made_anew(agent, past, measured)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)

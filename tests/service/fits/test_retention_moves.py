@@ -58,6 +58,24 @@ def test_a_corrected_session_that_keeps_all_rows_moves(
     assert len(harness.estimates) > before
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_fresh_value_is_corrected_alike_where_rows_are_dropped(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """It goes into the sums and out again, as it does where all rows are there."""
+    twins = Twins(harness, database_url, {"keep_rounds": 64})
+    twins.play(150, ("a", "b"))
+    assert twins.drop(1)
+    for n in range(1, 6):
+        twins.play(5, ("a",))
+        with harness.store.reader() as reader:
+            last = max(reader.measurement_log((*twins.keys[1], "a")), key=lambda row: row.position)
+        rounds = {"first_round": last.first_round, "last_round": last.last_round}
+        for harness.key in twins.keys:
+            harness.reward(float(n), "a", correct=True, reward_id=f"c{n}", **rounds)
+        twins.play(12, ("a", "b"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -18,7 +18,6 @@ from service.rounds.slot_sums import SettledSlots
 from service.rounds.timeline import timeline_of
 from service.session.fit_schedule import Watermark
 from service.session.records import SessionRow
-from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, Reader
 
 Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows

@@ -32,8 +32,8 @@ from service.session.records import (
 from service.storage.ports import Changes
 from service.storage.reader import n_bytes
 from service.transfer.file_format import read_lines
-from service.transfer.import_fold import ImportFold, Row
 from service.transfer.import_records import InvalidRecord
+from service.transfer.import_session import ImportFold, Row
 from service.writer.command import command
 from service.writer.large_writes import LargeWrite, hide_for, own
 from service.writer.notices import note

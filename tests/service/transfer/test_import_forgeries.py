@@ -14,7 +14,7 @@ from service.base.problems import Problem
 from service.session.records import SessionRow
 from service.transfer.file_format import export_session
 from service.transfer.import_file import MAX_LINE_BYTES, fold_file
-from service.transfer.import_fold import ImportFold
+from service.transfer.import_session import ImportFold
 from tests.examples import on_one_database
 from tests.service.commands.slots import begin, between, taken
 from tests.service.conftest import Serve, problem

@@ -17,6 +17,7 @@ from service.storage.reader import ChosenArm, Reader
 
 EARLY = 2000  # decisions, in which arms were tried
 LAST = 200  # decisions that tell which id is at which place
+NEWEST = 4  # kept sets, of which one may tell that an arm has several features
 Arm = tuple[str | None, int | None]  # its id; without one its place among the contexts
 
 
@@ -55,6 +56,10 @@ def feature_names(reader: Reader, session: SessionRow) -> Sequence[str]:
     """
     if session.names.columns or not session.n_rounds:
         return session.names.columns
+    newest = latest_kept(session.n_rounds, session.kind.sizes.latest)[-NEWEST:]
+    for name, _, packed in reader.context_sets(session.key, newest):
+        if session.has(name) and (np.count_nonzero(unpack(packed, session.dim), axis=1) > 1).any():
+            return ()  # as one finds without reading more
     first = max(1, session.n_rounds - LAST + 1)
     chosen = list(reader.chosen(session.key, first, session.n_rounds))
     names: dict[int, list[str]] = defaultdict(list)

@@ -231,7 +231,7 @@ def variant_of(text: str) -> tuple[dict[str, Any], AnytimeSettings]:
 def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
     """Return the final regret, and the CPU seconds spent in fits.
 
-    The algorithm "anytime guard=inf" is a variant of `anytime`.
+    The algorithm "anytime acceptance=inf" is a variant of `anytime`.
     """
     environment, spent = world.draw(seed), 0.0
     algorithm, _, changes = algorithm.partition(" ")

@@ -155,7 +155,7 @@ class Ridge(Agent):
 
 
 def agent_of(algorithm: str, world: WeakWorld, before: int) -> Agent:
-    """Return a fresh agent: `ridge`, `anytime`, or a variant of it such as "anytime guard=3"."""
+    """Return a fresh agent: `ridge`, `anytime`, or a variant such as "anytime acceptance=3"."""
     if algorithm == RIDGE:
         kind: type[Agent] = type("RidgeAfterRota", (AfterRota, Ridge), {"family": world.family})
         agent = kind(world.dim, HORIZON, Options())

@@ -16,11 +16,11 @@ from lhb_engine.design.moments import RowMoments
 from lhb_engine.design.products import widened
 from lhb_engine.estimate import FEW_LAGS, Estimate, LagForm
 from lhb_engine.history import Floats
+from lhb_engine.posterior.acceptance_and_alarm import HeldOut, alarm_limit
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
 from lhb_engine.posterior.forgetting import turned_since
 from lhb_engine.posterior.gain import are_enough, gain
-from lhb_engine.posterior.guard_and_alarm import HeldOut, alarm_limit
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
@@ -60,9 +60,9 @@ class AnytimeFit:
         self.sets = [widened(one, self.products) / self.units.contexts for one in sets]
 
     def estimate(self) -> Estimate:
-        """Return the new estimate in the user's units; status `zero` if the guard refuses it.
+        """Return the new estimate in the user's units; status `zero` if it is refused.
 
-        The guard is docs/model.md (7.11): it compares the errors of the new and of the installed
+        Acceptance is docs/model.md (7.11): it compares the errors of the new and of the installed
         estimate on the rows since the last fit.
         """
         estimate, old = self._found(), self.prediction
@@ -84,9 +84,9 @@ class AnytimeFit:
         return not diagnostics.get("stands_out", True) and later.still_rises
 
     def _is_refused(self, estimate: Estimate) -> bool:
-        """Whether the guard keeps the installed estimate: docs/model.md (7.11)."""
+        """Whether a new estimate is refused, and the installed one stays: docs/model.md (7.11)."""
         new, since = Predictor.of(estimate), self.past.later
-        return bool(new and since and since.is_better_than(new, self.settings.guard))
+        return bool(new and since and since.is_better_than(new, self.settings.acceptance))
 
     @cached_property
     def _forms(self) -> FormFits:
@@ -122,7 +122,7 @@ class AnytimeFit:
         return forms if rows.levels and judged.in_use == SHARED else judged
 
     def _found(self) -> Estimate:
-        """Return the estimate before the guard, in scaled units."""
+        """Return the estimate before its acceptance, in scaled units."""
         window = self.window
         covered = self.past.covered()
         zero = np.zeros(window.n_lags)

@@ -25,9 +25,9 @@ from lhb_engine.design.session_sums import (
 )
 from lhb_engine.findings.check_side_effects import following
 from lhb_engine.history import LEAST_ROWS, FitWindow, History, Ints
+from lhb_engine.posterior.acceptance_and_alarm import HeldOut, LaterMoments, LaterRows
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import MOST_UNKNOWNS, FitData, fit_data, later_rows
-from lhb_engine.posterior.guard_and_alarm import HeldOut, LaterMoments, LaterRows
 from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses

@@ -14,8 +14,8 @@ from lhb_engine.agents.anytime_options import MOST_UNKNOWNS
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
+from lhb_engine.posterior.acceptance_and_alarm import HeldOut
 from lhb_engine.posterior.fit_data import FitData
-from lhb_engine.posterior.guard_and_alarm import HeldOut
 from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.posterior.rank_one_posterior import Posterior
 

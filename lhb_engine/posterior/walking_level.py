@@ -6,7 +6,7 @@ from scipy.special import fdtrc
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats
-from lhb_engine.posterior.guard_and_alarm import FEWEST, alarm_limit
+from lhb_engine.posterior.acceptance_and_alarm import FEWEST, alarm_limit
 from lhb_engine.posterior.predictor import Predictor
 
 GAINS = (0.05, 0.1, 0.2, 0.4)  # how far the level follows an error

@@ -81,7 +81,7 @@ def test_a_fit_that_only_checks_is_a_whole_one_where_products_are_found():
     assert (curved.status, curved.products) == ("ok", ((0, 1),))
 
 
-def test_products_that_the_guard_refuses_change_no_score_and_the_next_fit_counts_them():
+def test_products_that_are_refused_change_no_score_and_the_next_fit_counts_them():
     agent = taught(adopts=False)
     contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (5, DIM))
     before = agent.scores(contexts)

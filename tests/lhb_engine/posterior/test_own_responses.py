@@ -234,7 +234,7 @@ def test_own_responses_about_a_wrong_lag_do_not_keep_it(seed: int) -> None:
     assert found.own["gain"] > 2 * spread.gains[0]
 
 
-def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
+def test_acceptance_judges_a_new_direction_about_its_own_responses() -> None:
     """Rows less what the installed one's responses add would speak against any other."""
     history, _ = drawn(6, 8, 60, 0.5 * np.eye(DIM))
     agent = make_agent("anytime", dim=DIM, horizon=len(WEIGHTS), own=True, zero_start=True)
@@ -245,7 +245,7 @@ def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
     past = RowsPast(agent, history.window, align(agent.told(history)))
     assert past.later is not None
     new = replace(KNOWN, own=own).in_units(past.units)
-    assert not past.later.is_better_than(new, agent.settings.guard)
+    assert not past.later.is_better_than(new, agent.settings.acceptance)
 
 
 @pytest.mark.slow

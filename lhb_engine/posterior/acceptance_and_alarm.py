@@ -1,4 +1,4 @@
-"""Out-of-sample checks of an installed estimate: the guard (7.11) and the alarm (7.12).
+"""Out-of-sample checks of an installed estimate: acceptance (7.11) and the alarm (7.12).
 
 Equation numbers are those of docs/model.md.
 """
@@ -22,8 +22,8 @@ WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
 SURE = 5.0  # standard errors of that ratio under normal noise
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 FALLS = 1.0  # standard errors by which rewards fall with what was expected
-FEWEST_BETTER = 4  # rows, for the guard
-LEAST_BETTER = 1e-3  # of the noise's variance, below which the guard takes errors for equal
+FEWEST_BETTER = 4  # rows, to refuse a new one
+LEAST_BETTER = 1e-3  # of the noise's variance, below which errors count as equal
 ONE = 1e-6  # of a mean difference: with a smaller standard error all rows are one row, repeated
 
 

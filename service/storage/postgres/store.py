@@ -283,7 +283,7 @@ class PostgresStore:
     """
 
     is_local, slices = False, Slices()
-    slice_seconds = 0.003  # however few the commands, a transaction waits for the database thrice
+    transaction_seconds = 0.003  # however few its commands, one waits for the database thrice
     check_seconds = 2.0  # between two looks at the settings, while there are commits
     wait_for_reader_seconds = 5.0
 

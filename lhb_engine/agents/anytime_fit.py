@@ -26,10 +26,10 @@ from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.predictor import SHOWN, Predictor, residuals
 from lhb_engine.posterior.profile_intervals import LeastSquares, are_shared, drawn_totals, misfit
+from lhb_engine.posterior.random_walk import less_walk, walk_gain
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.sparse_profiles import profile_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
-from lhb_engine.posterior.walking_level import less_level, level_gain
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = (
@@ -144,11 +144,11 @@ class AnytimeFit:
         if checked.get("alarm"):
             self._forms = self._forms_of(None)  # a change says nothing of forms
             predictor = None if self.rows.levels else self.prediction
-            level = level_gain(predictor, self.rows) if predictor else None
-            whole, first = first, self._look_back(first, level)
+            walk = walk_gain(predictor, self.rows) if predictor else None
+            whole, first = first, self._look_back(first, walk)
             part = self.past.part(first)
             posterior, rho = self._posterior(part.data)
-            checked["alarm"] = level is None or first > whole
+            checked["alarm"] = walk is None or first > whole
         if first > window.first:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
@@ -327,25 +327,25 @@ class AnytimeFit:
         new = later.comparable(_predictor(posterior, rho), old)
         return float(later.products(new)[0, 0]) <= alarm_limit(later.n_rows) * old.noise**2
 
-    def _squares(self, posterior: Posterior, rho: float, level: float | None = None) -> Floats:
+    def _squares(self, posterior: Posterior, rho: float, walk: float | None = None) -> Floats:
         """Return the squares of the one-step prediction errors, (n_places,).
 
-        With `level` they are those about a level of that gain, which follows them. Where
+        With `walk` they are those about a walk of that gain, which follows them. Where
         trajectories have levels, their spread is the installed estimate's, whatever was fitted.
         """
         if self.rows.levels and self.prediction:
             rho = self.prediction.autocorrelation
         left = residuals(self.rows, posterior.theta, posterior.weights, posterior.effects)
-        if level is not None:
-            return np.asarray(less_level(self.rows, left, level) ** 2)
+        if walk is not None:
+            return np.asarray(less_walk(self.rows, left, walk) ** 2)
         return np.asarray(innovations(self.rows, left, rho) ** 2)
 
-    def _look_back(self, first: int, level: float | None = None) -> int:
+    def _look_back(self, first: int, walk: float | None = None) -> int:
         """Return the first round that fits use after an alarm.
 
         The later half of the rows since the installed fit is held out. Fits on all earlier rows,
         and on the latest half, quarter, ... of them, are compared by their errors there, about a
-        level if one explains them. A shorter window must be better by a standard error.
+        walk if one explains them. A shorter window must be better by a standard error.
         """
         cut, parts = self.past.earlier_parts(first)
         later = np.flatnonzero(self.rows.number > cut)
@@ -353,7 +353,7 @@ class AnytimeFit:
         least = None
         for start, data in parts.items():
             posterior, rho = self._posterior(data)
-            squares = self._squares(posterior, rho, level)[later]
+            squares = self._squares(posterior, rho, walk)[later]
             if least is not None:
                 gain = least - squares
                 if gain.mean() <= gain.std() / np.sqrt(len(gain)):

@@ -189,8 +189,8 @@ class FormFits:
             unit = total / max(float(np.linalg.norm(total)), 1e-300)
             along = weights[:, : self.n_features] @ unit
             theta, weights = along @ weights / max(float(along @ along), 1e-300), along
-        level, effects = float(earlier.effects[0]), earlier.effects[1:]
-        return replace(old, theta=theta, lag_weights=weights, intercept=level, effects=effects)
+        intercept, effects = float(earlier.effects[0]), earlier.effects[1:]
+        return replace(old, theta=theta, lag_weights=weights, intercept=intercept, effects=effects)
 
     def fitted(
         self,

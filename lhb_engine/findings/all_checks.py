@@ -273,7 +273,7 @@ def _errors(rows: AlignedRounds, predictor: Predictor | None) -> Floats:
     if rows.levels:
         rho = FREE if predictor is None else predictor.autocorrelation
         left = without_levels(left, rows.level, rows.intercept, rho)
-    level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
-    left = left - level * rows.intercept
+    mean = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
+    left = left - mean * rows.intercept
     least = 0.0 if predictor is None else (SHRUNK * predictor.noise) ** 2 * rows.n_rows
     return np.asarray(left * (left @ left > least))

@@ -15,7 +15,7 @@ LEAST_SHORT = 0.25  # standard deviations of the noise
 LEAST_SHARE = 0.02  # standard deviations of rewards
 MANY_ROWS = 1000
 ROWS_AN_UNKNOWN = 10
-WALKS = 0.85  # correlation of errors that last so long that no level is forecast
+WALKS = 0.85  # correlation of errors that last so long that no baseline is forecast
 BLOCKS, LEAST_BLOCK, FEW_BLOCKS = 16, 20, 6  # of rows in order whose mean errors are compared
 LASTING = 6.0  # times white noise: the squared step of blocks' means where errors wander
 CHI_MEDIAN = 0.455  # of a squared standard normal number
@@ -54,7 +54,7 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
 
 
 def _wander(errors: Floats) -> bool:
-    """Whether the level of errors, (n_rows,) in order, moves all the time, and not once."""
+    """Whether the mean of errors, (n_rows,) in order, moves all the time, and not once."""
     size = max(LEAST_BLOCK, len(errors) // BLOCKS)
     n = len(errors) // size
     if n < FEW_BLOCKS:

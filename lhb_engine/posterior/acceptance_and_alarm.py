@@ -71,10 +71,10 @@ class HeldOut(ABC):
 
     @cached_property
     def still_rises(self) -> bool:
-        """Whether rewards, about their level, do not fall with what was expected (7.34)."""
-        level = replace(self.old, theta=np.zeros_like(self.old.theta))
-        products = self.products(self.old, level, replace(level, intercept=level.intercept + 1.0))
-        # of errors: the level's less the old estimate's are its scores; less one more, a constant
+        """Whether rewards, about their mean, do not fall with what was expected (7.34)."""
+        flat = replace(self.old, theta=np.zeros_like(self.old.theta))
+        products = self.products(self.old, flat, replace(flat, intercept=flat.intercept + 1.0))
+        # of errors: the flat one's less the old one's are its scores; less one more, a constant
         by = np.array([[-1, 1, 0], [0, 1, 0], [0, 1, -1]])
         products = by @ products @ by.T
         about = products[:2, :2] - np.outer(products[:2, 2], products[:2, 2]) / products[2, 2]

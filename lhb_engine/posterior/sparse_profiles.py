@@ -62,7 +62,7 @@ class SparseProfiles(Chains):
         if start is not None:
             self.w[: n_chains // 2] = start.ravel()
             self.data.columns(self.theta, self.w)
-            self.level = self.data.level(self.w)
+            self.rest = self.data.rest(self.w)
             self._draw_density_and_slab()
             self._draw_theta_and_noise()
 

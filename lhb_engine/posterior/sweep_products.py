@@ -114,7 +114,7 @@ class RowProducts:
         """Resample chains by index, with repetition."""
         self.error[:] = self.error[chosen]
 
-    def level(self, w: Floats) -> Floats:
+    def rest(self, w: Floats) -> Floats:
         """Return Z'e of each chain, (n_chains, q)."""
         return np.asarray(self.error @ self._beside)
 
@@ -277,7 +277,7 @@ class MomentProducts:
     def keep(self, chosen: Ints) -> None:
         """Resample chains by index: nothing is kept for a chain between sweeps."""
 
-    def level(self, w: Floats) -> Floats:
+    def rest(self, w: Floats) -> Floats:
         """Return Z'e of each chain, (n_chains, q), at the theta given last."""
         return np.asarray(self.total - (w[:, None, :] @ self.along)[:, 0])
 

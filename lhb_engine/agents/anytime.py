@@ -105,10 +105,10 @@ class Anytime(RankOneAgent):
             return "learning"
         return "in_doubt" if predictor is not None and predictor.in_doubt else "in_use"
 
-    def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
+    def choose_many(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
         if self.theta is not None and self.options.epsilon == 0 and self.candidates is None:
-            return super().choose_block(contexts, draws)
+            return super().choose_many(contexts, draws)
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
 

@@ -288,7 +288,7 @@ class Agent:
         best = scores == scores.max()
         return np.asarray(best / best.sum())
 
-    def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
+    def choose_many(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
         scores = self.scores(contexts)
         best = scores == scores.max(axis=-1, keepdims=True)

@@ -200,7 +200,7 @@ class Chains:
         # error as it is and the columns with a minus, all in units of the noise
         of_error = -1.0 / np.sqrt(self.noise2)[:, None]
         after = np.empty_like(before)
-        for steps, products in self.data.blocks(order):
+        for steps, products in self.data.parts(order):
             part = np.s_[:, steps]
             beside = along[:, steps]
             products -= beside @ np.concatenate([rest[:, None], beside], axis=1).transpose(0, 2, 1)

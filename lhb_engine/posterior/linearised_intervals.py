@@ -125,12 +125,12 @@ class RankOneRefit:
         n, p = self.n_rows, self.jacobian.shape[1]
         return np.asarray(out * (n / len(self.errors)) * (n / (n - p)))
 
-    def by_frequency(self, of: Ints, block: int = 32) -> Floats:
-        """Return the covariance (7.25), errors of any spectrum, (len(of), len(of)); by blocks."""
+    def by_frequency(self, of: Ints, n_columns: int = 32) -> Floats:
+        """Return the covariance (7.25), errors of any spectrum, (len(of), len(of)); by parts."""
         n, p = self.jacobian.shape
         half, leverage = np.linalg.cholesky(self.inverse), np.zeros(n // 2 + 1)
-        for first in range(0, p, block):
-            columns = np.fft.rfft(self.jacobian @ half[:, first : first + block], axis=0)
+        for first in range(0, p, n_columns):
+            columns = np.fft.rfft(self.jacobian @ half[:, first : first + n_columns], axis=0)
             leverage += np.sum(np.abs(columns) ** 2, axis=1) / n
         both = np.full(n // 2 + 1, 2.0)  # a frequency and its negative
         both[0] = 1.0

@@ -109,7 +109,7 @@ class SmoothProfiles:
         alone = set(range(d)).difference(*groups)
         self._groups = sorted([*map(list, groups), *([j] for j in alone)])
         self._flat = moments.cross.transpose(1, 0, 2).reshape(d * h, -1)
-        self._own = {group[0]: self._block(group) for group in self._groups}
+        self._own = {group[0]: self._terms(group) for group in self._groups}
         self._shape = [(self._middle, 3, 2)] * d  # log tau, and places of L and l
         self._shares = np.ones(d)  # what each feature has of its profile: alone 1
         for group in (one for one in self._groups if len(one) > 1):
@@ -144,7 +144,7 @@ class SmoothProfiles:
     def _look(self) -> None:
         self.rest = (self._moments.covariate_target - self.phi.ravel() @ self._flat)[None]
 
-    def _block(self, group: list[int]) -> tuple[slice | list[int], Floats, Floats, Floats, Floats]:
+    def _terms(self, group: list[int]) -> tuple[slice | list[int], Floats, Floats, Floats, Floats]:
         """Return a group's places, and products of its columns: with all, its own, with Z and y."""
         n, (d, h) = len(group), self.phi.shape
         at = slice(group[0], group[0] + 1) if n == 1 else group  # a slice is no copy

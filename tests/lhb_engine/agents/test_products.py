@@ -67,7 +67,7 @@ def test_a_product_that_is_found_counts_in_the_scores_of_that_fit():
     assert agent.choose(contexts, draws[0]).scores.tolist() == agent.scores(contexts).tolist()
     expected = widened(contexts, ((0, 1),)) @ estimate.theta
     np.testing.assert_allclose(agent.scores(contexts), expected, rtol=1e-12)
-    both = agent.choose_block(np.stack([contexts, contexts[::-1]]), draws)
+    both = agent.choose_many(np.stack([contexts, contexts[::-1]]), draws)
     assert both.tolist() == [agent.scores(one).argmax() for one in (contexts, contexts[::-1])]
 
 

@@ -17,6 +17,7 @@ from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, known_level
+from lhb_engine.design.presample import with_presample
 from lhb_engine.design.products import (
     MOST_PRODUCTS,
     Products,
@@ -24,7 +25,6 @@ from lhb_engine.design.products import (
     resized,
     with_products,
 )
-from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
 from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
@@ -319,7 +319,7 @@ class Anytime(RankOneAgent):
 
     @property
     def fitted_dim(self) -> int:
-        """The numbers of a context, products, and the score of an unknown past."""
+        """The numbers of a context, products, and the score of the presample."""
         return self.width + (not self.options.zero_start)
 
     def counting_found(self, history: History, estimate: Estimate) -> Self:
@@ -339,7 +339,7 @@ class Anytime(RankOneAgent):
 
     @property
     def stretches(self) -> Stretches:
-        """Where levels change; stretches begin with the rounds that fits add as an unknown past."""
+        """Where levels change; stretches begin with the rounds that fits add as the presample."""
         n_rounds = self.sizes.stretch(self.horizon) if self.options.levels else 0
         return Stretches(n_rounds, 0 if self.options.zero_start else self.horizon - 1)
 
@@ -354,7 +354,7 @@ class Anytime(RankOneAgent):
         """Return a history with what the options tell fits of it."""
         history = replace(history, levels=self.stretches.n_rounds, grain=self.sizes.grain)
         told = with_products(self.covariates.told(history), self.products)
-        return told if self.options.zero_start else with_past(told)
+        return told if self.options.zero_start else with_presample(told)
 
     @property
     def covariates(self) -> Covariates:

@@ -398,7 +398,7 @@ class AnytimeFit:
             start=start,
             weights=weights,
             signed=self.options.signed,
-            past=None if self.options.zero_start else 1.0 / self.units.contexts,
+            value_before=None if self.options.zero_start else 1.0 / self.units.contexts,
             baseline=self.baseline,
             settings=self.settings,
         )

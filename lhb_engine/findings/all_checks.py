@@ -84,7 +84,7 @@ def checked(
     `history` is the `latest` part of a fit's history, with the covariates of the fit; `predictor`
     is the estimate's prediction, None before there is a direction; `before` is the prediction of
     the estimate in use until now. `dim` are the features of an arm, after which come `products`; a
-    further one is that of a past before round 1. The last `n_means` covariates are what
+    further one is that of the presample. The last `n_means` covariates are what
     `with_means` adds. At `most` so many further products are found.
     """
     parts = Parts.of(history.trajectories)

@@ -72,11 +72,11 @@ class RankOneRefit:
         order = order[np.argsort(rows.number[order], kind="stable")]
         x, m, d = rows.contexts, len(lags), n_features or len(theta)
         columns = x if past is None else np.diag(past.gram).reshape(past.n_lags, past.dim)
-        has_past = d < len(theta) and bool(columns[:, d].any())
+        has_before = d < len(theta) and bool(columns[:, d].any())
         beside = rows.beside[order]
         weights, effects, every = w[lags], np.zeros(beside.shape[1]), np.zeros(len(w))
         for step in range(STEPS):
-            basis = _basis(theta, d, has_past)
+            basis = _basis(theta, d, has_before)
             if past is None or step == STEPS - 1:
                 every[lags] = weights
                 filtered = lagged_sums(x, every)
@@ -190,11 +190,11 @@ def _with_lagged(signal: Floats, places: Ints, lags: Ints, others: Floats) -> Fl
     return out
 
 
-def _basis(theta: Floats, d: int, has_past: bool) -> Floats:
+def _basis(theta: Floats, d: int, has_before: bool) -> Floats:
     """Return the directions in which theta may move, (len(theta), d - 1 or d)."""
-    basis = np.zeros((len(theta), d - 1 + has_past))
+    basis = np.zeros((len(theta), d - 1 + has_before))
     basis[:d, : d - 1] = np.linalg.qr(np.column_stack([theta[:d], np.eye(d)]))[0][:, 1:d]
-    if has_past:
+    if has_before:
         basis[d, -1] = 1.0
     return basis
 

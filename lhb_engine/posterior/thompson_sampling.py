@@ -61,7 +61,7 @@ def are_untried(data: FitData, sets: Sequence[Floats]) -> bool:
     """
     if not sets or data.n_rows < max(LEAST_ROWS, ROWS_A_FEATURE * sets[0].shape[1]):
         return False
-    unseen = ~data.seen[: sets[0].shape[1]]  # an unknown past is one feature more
+    unseen = ~data.seen[: sets[0].shape[1]]  # a presample is one feature more
     return any(contexts[:, unseen].any() for contexts in sets)
 
 

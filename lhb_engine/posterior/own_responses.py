@@ -429,8 +429,8 @@ def _means(evidence: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str,
     all_of = every.step([tier.covariance for tier in step.tiers], step.noise2).tiers[1]
     n_rows = np.bincount(every.places[0], weights=evidence.n_rows)
     most = np.argsort(-n_rows, kind="stable")[:MOST_GROUPS].tolist()
-    told = np.einsum("ij,nji->ni", all_of.covariance, all_of.precision)  # share of the variance
-    unsure = 4.0 / max(len(told), 4) * (1.0 / np.maximum(told, TINY) - 1.0)  # of the covariance
+    share = np.einsum("ij,nji->ni", all_of.covariance, all_of.precision)  # of the variance
+    unsure = 4.0 / max(len(share), 4) * (1.0 / np.maximum(share, TINY) - 1.0)  # of the covariance
     groups, variances = sorted(set(names)), np.einsum("nii->ni", all_of.doubt) * (1.0 + unsure)
     means = {groups[i]: (all_of.mean[i] - step.shift).tolist() for i in most}
     errors = {groups[i]: np.sqrt(np.maximum(variances[i], 0.0)).tolist() for i in most}
@@ -458,8 +458,8 @@ def _bounds(tier: _Tier, n_means: int, of_groups: bool, differ: np.ndarray) -> F
     squares = np.maximum(np.diag(inverse)[rows == columns], 0.0)
     error = differ * np.sqrt(squares * n / (n - n_means))  # so many tell the means
     unknown = 1.0 - np.einsum("ij,nji->i", tier.covariance, precision) / n if of_groups else 1.0
-    told = np.einsum("nii->n", precision) ** 2
-    free = max(float(told.sum() ** 2 / np.sum(told**2)) - n_means, 1.0)
+    weight = np.einsum("nii->n", precision) ** 2
+    free = max(float(weight.sum() ** 2 / np.sum(weight**2)) - n_means, 1.0)
     whole = free / chdtri(free, [[0.025], [0.975]]) - 1.0
     low, high = variance + np.sqrt(0.5 * free) * error * whole
     low[variance <= QUANTILE * error * unknown] = 0.0

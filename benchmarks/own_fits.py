@@ -50,10 +50,10 @@ def size(n_rounds: int, seed: int, n_users: int) -> list[dict[str, Any]]:
             if own:
                 row["spread"] = float(np.mean(estimate.own["spread"])) if estimate.own else None
                 agent.install(estimate)
-                key, past = [*users.items()][-1]
+                key, tail = [*users.items()][-1]
                 began = thread_time()
                 for _ in range(50):
-                    agent.of(key, past)
+                    agent.of(key, tail)
                 row["theta_ms"] = (thread_time() - began) / 50 * 1e3
         rows.append(row)
     return rows

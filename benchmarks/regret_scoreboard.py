@@ -21,6 +21,7 @@ from benchmarks.profile_worlds import (
 )
 from benchmarks.worlds import (
     Baseline,
+    BaselineAndSeason,
     Change,
     ColouredNoise,
     ContextsAbove,
@@ -37,7 +38,6 @@ from benchmarks.worlds import (
     Kind,
     LastingNoise,
     LateBump,
-    LevelAndSeason,
     LineOfOne,
     OneHot,
     Plateau,
@@ -170,7 +170,7 @@ TOLD = (
     World("season of 1, not told", horizon=48, environment=SeasonOfOne),
     World("season of 3, not told", horizon=48, environment=SeasonOfThree),
     World("trend", horizon=48, environment=LineOfOne, options={"trend": True}),
-    World("level 5, season of 1", horizon=48, environment=LevelAndSeason, options=DAY),
+    World("level 5, season of 1", horizon=48, environment=BaselineAndSeason, options=DAY),
     World("AR(1) 0.95", horizon=48, environment=LastingNoise),
     World("random walk", horizon=48, environment=RandomWalk),
     World("covariate of 3", horizon=48, environment=WeatherOfThree, options=WEATHER),
@@ -231,7 +231,7 @@ def variant_of(text: str) -> tuple[dict[str, Any], AnytimeSettings]:
 def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
     """Return the final regret, and the CPU seconds spent in fits.
 
-    The algorithm "anytime guard=inf" is a variant of `anytime`.
+    The algorithm "anytime acceptance=inf" is a variant of `anytime`.
     """
     environment, spent = world.draw(seed), 0.0
     algorithm, _, changes = algorithm.partition(" ")

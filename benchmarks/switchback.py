@@ -32,7 +32,7 @@ class BlockWorld:
     autocorrelation : float
         Of the errors from hour to hour.
     walk : float
-        Standard deviation of a day's step of a level that walks.
+        Standard deviation of a day's step of the rewards' random walk.
     burns_in : bool
         Whether a block's first hours, which still pay for the block before, are left out.
     """
@@ -96,7 +96,7 @@ BLOCK_WORLDS = (
     BlockWorld("blocks: no effect"),
     BlockWorld("blocks: pays now, costs as much later", now=1.0, later=-1.0),
     BlockWorld("blocks: all of it later", later=0.5),
-    BlockWorld("blocks: a walking level", now=1.0, later=-1.0, walk=0.2),
+    BlockWorld("blocks: a random walk", now=1.0, later=-1.0, walk=0.2),
     BlockWorld("blocks: long errors", now=1.0, later=-1.0, autocorrelation=0.98),
     BlockWorld("blocks: no burn-in", now=1.0, later=-1.0, burns_in=False),
 )

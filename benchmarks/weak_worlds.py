@@ -97,11 +97,11 @@ class AfterRota(Agent):
 
     before = 0
 
-    def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
+    def choose_many(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Choose each arm in turn in rounds of the rota."""
         n = sum(draw.round <= self.before for draw in draws)
         rota = np.array([draw.round % contexts.shape[1] for draw in draws[:n]], dtype=np.int64)
-        return np.concatenate([rota, super().choose_block(contexts[n:], draws[n:])])
+        return np.concatenate([rota, super().choose_many(contexts[n:], draws[n:])])
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """Return the window of the history, then the agent's own."""
@@ -155,7 +155,7 @@ class Ridge(Agent):
 
 
 def agent_of(algorithm: str, world: WeakWorld, before: int) -> Agent:
-    """Return a fresh agent: `ridge`, `anytime`, or a variant of it such as "anytime guard=3"."""
+    """Return a fresh agent: `ridge`, `anytime`, or a variant such as "anytime acceptance=3"."""
     if algorithm == RIDGE:
         kind: type[Agent] = type("RidgeAfterRota", (AfterRota, Ridge), {"family": world.family})
         agent = kind(world.dim, HORIZON, Options())

@@ -143,8 +143,8 @@ class Baseline(LongHorizonEnvironment):
 
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
         """Add the baseline to plain rewards; under uniform play <x, theta> has variance 1/3."""
-        level = 10.0 * float(np.linalg.norm(self.weights)) / np.sqrt(3.0)
-        return np.asarray(super().rewards(signals, first) + level)
+        added = 10.0 * float(np.linalg.norm(self.weights)) / np.sqrt(3.0)
+        return np.asarray(super().rewards(signals, first) + added)
 
 
 class Change(LongHorizonEnvironment):
@@ -495,22 +495,22 @@ class LastingNoise(Disturbed):
 
 
 class RandomWalk(Disturbed):
-    """A level that moves by a normal step of 0.1 a round."""
+    """A baseline that moves by a normal step of 0.1 a round."""
 
     def _added(self, rounds: Ints) -> Floats:
         return 0.1 * np.cumsum(self._innovations(len(rounds)))
 
 
-class LevelSeasonTrend(LongHorizonEnvironment):
-    """A level, a sine of 24 rounds and a line, in units of the reward (not of the signal).
+class BaselineSeasonTrend(LongHorizonEnvironment):
+    """A baseline, a sine of 24 rounds and a line, in units of the reward (not of the signal).
 
     Attributes
     ----------
-    level, amplitude, slope : float
+    baseline, amplitude, slope : float
         The line rises by `slope` in 1000 rounds.
     """
 
-    level = 0.0
+    baseline = 0.0
     amplitude = 0.0
     slope = 0.0
 
@@ -518,32 +518,32 @@ class LevelSeasonTrend(LongHorizonEnvironment):
         """Plain rewards, and what is added whatever is chosen."""
         rounds = np.arange(first, len(signals) + 1)
         season = self.amplitude * np.sin(2.0 * np.pi * rounds / 24)
-        added = self.level + season + self.slope * rounds / 1000
+        added = self.baseline + season + self.slope * rounds / 1000
         return np.asarray(super().rewards(signals, first) + added)
 
 
-class SeasonOfOne(LevelSeasonTrend):
+class SeasonOfOne(BaselineSeasonTrend):
     """The season is as large as the largest effect of an arm."""
 
     amplitude = 1.0
 
 
-class SeasonOfThree(LevelSeasonTrend):
+class SeasonOfThree(BaselineSeasonTrend):
     """The season is three times as large."""
 
     amplitude = 3.0
 
 
-class LineOfOne(LevelSeasonTrend):
+class LineOfOne(BaselineSeasonTrend):
     """The line rises by 1 in 1000 rounds."""
 
     slope = 1.0
 
 
-class LevelAndSeason(SeasonOfOne):
-    """A season of 1 about a level of 5."""
+class BaselineAndSeason(SeasonOfOne):
+    """A season of 1 about a baseline of 5."""
 
-    level = 5.0
+    baseline = 5.0
 
 
 class Rotation(LongHorizonEnvironment):

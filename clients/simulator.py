@@ -31,7 +31,7 @@ from lhb_engine.simulation.environment import (
 from lhb_engine.simulation.play import regret_gaps, simulate
 
 FIT_PATIENCE_SECONDS = 120.0  # for the fit that the last reward makes due
-BLOCK_ROUNDS = 1024  # contexts drawn at once
+CHUNK_ROUNDS = 1024  # contexts drawn at once
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def play_session(
     gaps = np.zeros(n_rounds)
     late: list[dict[str, Any]] = []
     names = session.info["options"].get("covariates", ())
-    for first in range(1, n_rounds + 1, BLOCK_ROUNDS):
-        last = min(n_rounds, first + BLOCK_ROUNDS - 1)
+    for first in range(1, n_rounds + 1, CHUNK_ROUNDS):
+        last = min(n_rounds, first + CHUNK_ROUNDS - 1)
         told = world.covariates(first, last)
         for t, contexts in enumerate(world.contexts(first, last), first):
             beside = None

@@ -98,8 +98,8 @@ class Estimate:
         own, with few lags or smooth. None where the agent does not choose.
     lag_profiles : (n_lags, dim) array or None
         phi: what each feature pays at each lag, where these are of its own; theta is then the
-        direction of its sum over lags, and `lag_weights` the profile of that direction. With an
-        unknown past a last column is what that pays.
+        direction of its sum over lags, and `lag_weights` the profile of that direction. With a
+        presample a last column is what that pays.
     forms : dict or None
         By its name each form that was fitted: its `profiles`, `effects` and `autocorrelation`, and
         how it predicted, `excess` and its `variance` (docs/model.md (14.4)).

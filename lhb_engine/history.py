@@ -258,9 +258,9 @@ class Parts:
         return zip(self.names, self.values(), strict=True)
 
     def _part(self, first: int, rounds: slice, rows: slice) -> Trajectory:
-        told = some_of(self.covariates, rounds)
+        covariates = some_of(self.covariates, rounds)
         numbering, measured = self.numbering[rounds], self.measurements.chosen(rows)
-        return Trajectory(self.contexts[rounds], measured, first, numbering, told)
+        return Trajectory(self.contexts[rounds], measured, first, numbering, covariates)
 
     @cached_property
     def _places(self) -> list[tuple[int, slice, slice]]:
@@ -334,9 +334,9 @@ class Parts:
             here = np.repeat(start - np.cumsum(lengths) + lengths, lengths)
             here += np.arange(len(here))
         names = [self.names[i] for i in of.tolist()]
-        told = some_of(self.covariates, here)
+        covariates = some_of(self.covariates, here)
         counts, rows = np.bincount(at[kept], minlength=len(of)), self.measurements.chosen(kept)
-        rounds = self.contexts[here], self.numbering[here], told
+        rounds = self.contexts[here], self.numbering[here], covariates
         return Parts(names, first, lengths, counts, *rounds, rows)
 
 

@@ -27,7 +27,7 @@ FEATURES = {
     "covariates": "covariates|groups",
     "trial": "holdout|trial|control",
     "retention": "keep_rounds|keep_days|dropped",
-    "zero_start": "zero_start|unknown_past",
+    "zero_start": "zero_start|presample",
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")

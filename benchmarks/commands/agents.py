@@ -23,7 +23,9 @@ def decide(
     ] = None,
     variant: Annotated[
         list[str] | None,
-        typer.Option(help="Also play anytime with these changed, like profiles=chosen,guard=3."),
+        typer.Option(
+            help="Also play anytime with these changed, like profiles=chosen,acceptance=3."
+        ),
     ] = None,
     world: Annotated[
         list[str] | None, typer.Option(help="Play only this world; repeatable.")

@@ -49,7 +49,7 @@ class Flooded:
     rounds : int
         Of a large session.
     log_rounds, short_rounds : int
-        Of a history that is appended, and of a short one.
+        Of a log that is appended, and of a short one.
     fit_size : int
         Rounds and features of a session whose fit takes about 10 s of CPU.
     n_learners : int
@@ -90,7 +90,7 @@ class Flooded:
 
 
 def log(n: int, dim: int = DIM, **more: Any) -> bytes:
-    """Return the body of a history of n rounds."""
+    """Return the body of a log of n rounds."""
     contexts = np.random.default_rng(1).uniform(-1, 1, (n, dim))
     data = base64.b64encode(contexts.tobytes()).decode()
     given = contexts.tolist()
@@ -107,7 +107,7 @@ def imports(flooded: Flooded) -> list[Work]:
 
 
 def histories(flooded: Flooded) -> list[Work]:
-    """Append histories of 10 000 rounds."""
+    """Append logs of 10 000 rounds."""
     body = log(flooded.log_rounds)
     return [lambda: flooded.post(f"/v1/sessions/{flooded.create()}/history", body)]
 
@@ -128,7 +128,7 @@ def deletions(flooded: Flooded) -> list[Work]:
 
 
 def collisions(flooded: Flooded) -> list[Work]:
-    """Append histories whose reward ids are taken, COLLISIONS a second."""
+    """Append logs whose reward ids are taken, COLLISIONS a second."""
     session = flooded.create()
     decided = json.dumps({"contexts": [[0.0] * DIM]}).encode()
     flooded.post(f"/v1/sessions/{session}/decisions", decided)
@@ -144,7 +144,7 @@ def collisions(flooded: Flooded) -> list[Work]:
 
 
 def strangers(flooded: Flooded) -> list[Work]:
-    """Append the same histories to a session that does not exist: what any such refusal costs."""
+    """Append the same logs to a session that does not exist: what any such refusal costs."""
     path, body = f"/v1/sessions/{flooded.create()}/history", log(20, import_id="h")
     flooded.client.delete(path.removesuffix("/history"))
 

@@ -113,7 +113,7 @@ class ForgetfulStore:
     """A store that writes no row. Queue, thread, checks and choice run as usual."""
 
     is_local, slices = True, Slices()
-    slice_seconds = 0.0015
+    transaction_seconds = 0.0015
 
     def __init__(self) -> None:
         self._transaction = ForgetfulTransaction()

@@ -26,7 +26,7 @@ UNHURRIED = """
 import contextlib
 with contextlib.suppress(ImportError):  # an older checkout
     from service.storage.sqlite.store import SqliteStore
-    SqliteStore.slice_seconds = 3600.0
+    SqliteStore.transaction_seconds = 3600.0
 """
 
 

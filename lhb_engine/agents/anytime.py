@@ -17,6 +17,7 @@ from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, known_level
+from lhb_engine.design.presample import with_presample
 from lhb_engine.design.products import (
     MOST_PRODUCTS,
     Products,
@@ -24,7 +25,6 @@ from lhb_engine.design.products import (
     resized,
     with_products,
 )
-from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
 from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory
@@ -105,10 +105,10 @@ class Anytime(RankOneAgent):
             return "learning"
         return "in_doubt" if predictor is not None and predictor.in_doubt else "in_use"
 
-    def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
+    def choose_many(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
         if self.theta is not None and self.options.epsilon == 0 and self.candidates is None:
-            return super().choose_block(contexts, draws)
+            return super().choose_many(contexts, draws)
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
 
@@ -159,23 +159,23 @@ class Anytime(RankOneAgent):
         """Return the option `own`."""
         return bool(options.get("own"))
 
-    def of(self, key: str, past: Trajectory | None) -> Self:
-        """Return the agent with the theta of a trajectory with this past, by docs/model.md (15.1).
+    def of(self, key: str, tail: Trajectory | None) -> Self:
+        """Return the agent with the theta of a trajectory, by docs/model.md (15.1).
 
-        The past is its last rounds: those whose lags go further back say nothing.
+        `tail` are its last rounds: those whose lags go further back say nothing.
         """
         own = self._own()
-        if own is None or self.theta is None or (past is None and own.groups is None):
+        if own is None or self.theta is None or (tail is None and own.groups is None):
             return self
-        theta = self.theta + own.deltas(self._evidence(key, past))[0]
+        theta = self.theta + own.deltas(self._evidence(key, tail))[0]
         return self.responding(theta) if np.isfinite(theta).all() else self
 
-    def response(self, key: str, past: Trajectory | None) -> tuple[Floats, Floats] | None:
+    def response(self, key: str, tail: Trajectory | None) -> tuple[Floats, Floats] | None:
         """Return the trajectory's own theta and its errors; without rewards that of its group."""
         own = self._own()
         if own is None or self.theta is None:
             return None
-        evidence = self._evidence(key, past)
+        evidence = self._evidence(key, tail)
         return self.theta + own.deltas(evidence)[0], own.errors(evidence)[0]
 
     @property
@@ -189,9 +189,9 @@ class Anytime(RankOneAgent):
             self._responses = self.prediction, Responses.of(predictor.own if predictor else None)
         return self._responses[1]
 
-    def _evidence(self, key: str, past: Trajectory | None) -> Evidence:
-        """Return what the rows of a trajectory's past know of its own response."""
-        predictor, rows = self._prediction_of_its_model, self._rows_of(key, past)
+    def _evidence(self, key: str, tail: Trajectory | None) -> Evidence:
+        """Return what a trajectory's last rounds say of its own response."""
+        predictor, rows = self._prediction_of_its_model, self._rows_of(key, tail)
         if predictor is None or rows is None:
             return Evidence.nothing(key, self.dim)
         return Evidence.of(rows, predictor, self.dim)
@@ -204,12 +204,12 @@ class Anytime(RankOneAgent):
         sizes = n, n - told.n_means  # without effects of what arms share
         return predictor if predictor and len(predictor.effects) in sizes else None
 
-    def level(self, key: str, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
+    def level(self, key: str, tail: Trajectory | None, spread: float) -> tuple[float, float] | None:
         """Return the mean and the error of the level that (7.27) has, given the last stretch.
 
         Errors are about the trajectory's own theta, where it has one.
         """
-        predictor, rows = self._prediction_of_its_model, self._rows_of(key, past)
+        predictor, rows = self._prediction_of_its_model, self._rows_of(key, tail)
         if predictor is None or not self.options.levels or not predictor.noise > 0.0:
             return None
         if rows is None:
@@ -225,14 +225,14 @@ class Anytime(RankOneAgent):
         doubt = own.covariances(Evidence.of(rows, predictor, self.dim))[0]
         return value, float(np.sqrt(error**2 + along @ doubt @ along))
 
-    def _rows_of(self, key: str, past: Trajectory | None) -> AlignedRounds | None:
+    def _rows_of(self, key: str, tail: Trajectory | None) -> AlignedRounds | None:
         """Return the rows of a trajectory's last rounds; None without any."""
-        if past is None or not len(past.measurements):
+        if tail is None or not len(tail.measurements):
             return None
-        n, first = len(past.contexts), past.first_round
+        n, first = len(tail.contexts), tail.first_round
         first += 0 if first == 1 else self.horizon - 1
-        window = FitWindow(1, first, max(n + past.first_round - 1, first), self.horizon, 1)
-        numbered = replace(past, positions=np.arange(past.first_round, past.first_round + n))
+        window = FitWindow(1, first, max(n + tail.first_round - 1, first), self.horizon, 1)
+        numbered = replace(tail, positions=np.arange(tail.first_round, tail.first_round + n))
         rows = align(self.told(History(self.dim, {key: numbered}, window)))
         return rows if rows.n_rows else None
 
@@ -319,7 +319,7 @@ class Anytime(RankOneAgent):
 
     @property
     def fitted_dim(self) -> int:
-        """The numbers of a context, products, and the score of an unknown past."""
+        """The numbers of a context, products, and the score of the presample."""
         return self.width + (not self.options.zero_start)
 
     def counting_found(self, history: History, estimate: Estimate) -> Self:
@@ -339,7 +339,7 @@ class Anytime(RankOneAgent):
 
     @property
     def stretches(self) -> Stretches:
-        """Where levels change; stretches begin with the rounds that fits add as an unknown past."""
+        """Where levels change; stretches begin with the rounds that fits add as the presample."""
         n_rounds = self.sizes.stretch(self.horizon) if self.options.levels else 0
         return Stretches(n_rounds, 0 if self.options.zero_start else self.horizon - 1)
 
@@ -354,7 +354,7 @@ class Anytime(RankOneAgent):
         """Return a history with what the options tell fits of it."""
         history = replace(history, levels=self.stretches.n_rounds, grain=self.sizes.grain)
         told = with_products(self.covariates.told(history), self.products)
-        return told if self.options.zero_start else with_past(told)
+        return told if self.options.zero_start else with_presample(told)
 
     @property
     def covariates(self) -> Covariates:

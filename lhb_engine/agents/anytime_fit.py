@@ -16,20 +16,20 @@ from lhb_engine.design.moments import RowMoments
 from lhb_engine.design.products import widened
 from lhb_engine.estimate import FEW_LAGS, Estimate, LagForm
 from lhb_engine.history import Floats
+from lhb_engine.posterior.acceptance_and_alarm import HeldOut, alarm_limit
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
 from lhb_engine.posterior.forgetting import turned_since
 from lhb_engine.posterior.gain import are_enough, gain
-from lhb_engine.posterior.guard_and_alarm import HeldOut, alarm_limit
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.predictor import SHOWN, Predictor, residuals
 from lhb_engine.posterior.profile_intervals import LeastSquares, are_shared, drawn_totals, misfit
+from lhb_engine.posterior.random_walk import less_walk, walk_gain
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.sparse_profiles import profile_posterior
 from lhb_engine.posterior.thompson_sampling import are_untried, candidates
-from lhb_engine.posterior.walking_level import less_level, level_gain
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = (
@@ -60,9 +60,9 @@ class AnytimeFit:
         self.sets = [widened(one, self.products) / self.units.contexts for one in sets]
 
     def estimate(self) -> Estimate:
-        """Return the new estimate in the user's units; status `zero` if the guard refuses it.
+        """Return the new estimate in the user's units; status `zero` if it is refused.
 
-        The guard is docs/model.md (7.11): it compares the errors of the new and of the installed
+        Acceptance is docs/model.md (7.11): it compares the errors of the new and of the installed
         estimate on the rows since the last fit.
         """
         estimate, old = self._found(), self.prediction
@@ -84,9 +84,9 @@ class AnytimeFit:
         return not diagnostics.get("stands_out", True) and later.still_rises
 
     def _is_refused(self, estimate: Estimate) -> bool:
-        """Whether the guard keeps the installed estimate: docs/model.md (7.11)."""
+        """Whether a new estimate is refused, and the installed one stays: docs/model.md (7.11)."""
         new, since = Predictor.of(estimate), self.past.later
-        return bool(new and since and since.is_better_than(new, self.settings.guard))
+        return bool(new and since and since.is_better_than(new, self.settings.acceptance))
 
     @cached_property
     def _forms(self) -> FormFits:
@@ -122,7 +122,7 @@ class AnytimeFit:
         return forms if rows.levels and judged.in_use == SHARED else judged
 
     def _found(self) -> Estimate:
-        """Return the estimate before the guard, in scaled units."""
+        """Return the estimate before its acceptance, in scaled units."""
         window = self.window
         covered = self.past.covered()
         zero = np.zeros(window.n_lags)
@@ -144,11 +144,11 @@ class AnytimeFit:
         if checked.get("alarm"):
             self._forms = self._forms_of(None)  # a change says nothing of forms
             predictor = None if self.rows.levels else self.prediction
-            level = level_gain(predictor, self.rows) if predictor else None
-            whole, first = first, self._look_back(first, level)
+            walk = walk_gain(predictor, self.rows) if predictor else None
+            whole, first = first, self._look_back(first, walk)
             part = self.past.part(first)
             posterior, rho = self._posterior(part.data)
-            checked["alarm"] = level is None or first > whole
+            checked["alarm"] = walk is None or first > whole
         if first > window.first:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
@@ -327,25 +327,25 @@ class AnytimeFit:
         new = later.comparable(_predictor(posterior, rho), old)
         return float(later.products(new)[0, 0]) <= alarm_limit(later.n_rows) * old.noise**2
 
-    def _squares(self, posterior: Posterior, rho: float, level: float | None = None) -> Floats:
+    def _squares(self, posterior: Posterior, rho: float, walk: float | None = None) -> Floats:
         """Return the squares of the one-step prediction errors, (n_places,).
 
-        With `level` they are those about a level of that gain, which follows them. Where
+        With `walk` they are those about a walk of that gain, which follows them. Where
         trajectories have levels, their spread is the installed estimate's, whatever was fitted.
         """
         if self.rows.levels and self.prediction:
             rho = self.prediction.autocorrelation
         left = residuals(self.rows, posterior.theta, posterior.weights, posterior.effects)
-        if level is not None:
-            return np.asarray(less_level(self.rows, left, level) ** 2)
+        if walk is not None:
+            return np.asarray(less_walk(self.rows, left, walk) ** 2)
         return np.asarray(innovations(self.rows, left, rho) ** 2)
 
-    def _look_back(self, first: int, level: float | None = None) -> int:
+    def _look_back(self, first: int, walk: float | None = None) -> int:
         """Return the first round that fits use after an alarm.
 
         The later half of the rows since the installed fit is held out. Fits on all earlier rows,
         and on the latest half, quarter, ... of them, are compared by their errors there, about a
-        level if one explains them. A shorter window must be better by a standard error.
+        walk if one explains them. A shorter window must be better by a standard error.
         """
         cut, parts = self.past.earlier_parts(first)
         later = np.flatnonzero(self.rows.number > cut)
@@ -353,7 +353,7 @@ class AnytimeFit:
         least = None
         for start, data in parts.items():
             posterior, rho = self._posterior(data)
-            squares = self._squares(posterior, rho, level)[later]
+            squares = self._squares(posterior, rho, walk)[later]
             if least is not None:
                 gain = least - squares
                 if gain.mean() <= gain.std() / np.sqrt(len(gain)):
@@ -398,7 +398,7 @@ class AnytimeFit:
             start=start,
             weights=weights,
             signed=self.options.signed,
-            past=None if self.options.zero_start else 1.0 / self.units.contexts,
+            value_before=None if self.options.zero_start else 1.0 / self.units.contexts,
             baseline=self.baseline,
             settings=self.settings,
         )

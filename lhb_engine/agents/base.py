@@ -245,18 +245,18 @@ class Agent:
         """Whether decisions of some trajectories are by a theta of their own now."""
         return False
 
-    def of(self, key: str, past: Trajectory | None) -> Self:
-        """Return the agent that decides for a trajectory with this past: the same for all."""
+    def of(self, key: str, tail: Trajectory | None) -> Self:
+        """Return the agent that decides for a trajectory whose last rounds are `tail`."""
         return self
 
-    def response(self, key: str, past: Trajectory | None) -> tuple[Floats, Floats] | None:
-        """Return the theta of a trajectory with this past, and standard deviations, (dim,) each.
+    def response(self, key: str, tail: Trajectory | None) -> tuple[Floats, Floats] | None:
+        """Return a trajectory's own theta, and its standard deviations, (dim,) each.
 
         None where trajectories have no responses of their own, or their spread is not known yet.
         """
         return None
 
-    def level(self, key: str, past: Trajectory | None, spread: float) -> tuple[float, float] | None:
+    def level(self, key: str, tail: Trajectory | None, spread: float) -> tuple[float, float] | None:
         """Return the level of a trajectory in the stretch of its last reward, and its error.
 
         `spread` is the standard deviation of levels. None where trajectories have none.
@@ -288,7 +288,7 @@ class Agent:
         best = scores == scores.max()
         return np.asarray(best / best.sum())
 
-    def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
+    def choose_many(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
         scores = self.scores(contexts)
         best = scores == scores.max(axis=-1, keepdims=True)

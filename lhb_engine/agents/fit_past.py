@@ -25,9 +25,9 @@ from lhb_engine.design.session_sums import (
 )
 from lhb_engine.findings.check_side_effects import following
 from lhb_engine.history import LEAST_ROWS, FitWindow, History, Ints
+from lhb_engine.posterior.acceptance_and_alarm import HeldOut, LaterMoments, LaterRows
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import MOST_UNKNOWNS, FitData, fit_data, later_rows
-from lhb_engine.posterior.guard_and_alarm import HeldOut, LaterMoments, LaterRows
 from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
@@ -52,14 +52,14 @@ CORRELATED = "The noise is correlated, and features may pay at lags of their own
 
 @dataclass(frozen=True)
 class Part:
-    """The rows that a posterior is from: all, or the latest with the moments of all (`past`).
+    """The rows that a posterior is from: all, or the latest with the `moments` of all.
 
     The last `n_means` covariates are what `with_means` adds.
     """
 
     data: FitData
     rows: AlignedRounds
-    past: RowMoments | None = None
+    moments: RowMoments | None = None
     n_means: int = 0
 
     def _unsaid(self, posterior: Posterior) -> Ints:
@@ -79,7 +79,7 @@ class Part:
 
     def stops_teaching(self) -> bool:
         """Whether the selected contexts no longer vary, by docs/model.md (7.20)."""
-        return stops_teaching(self.rows, self.past)
+        return stops_teaching(self.rows, self.moments)
 
     def all_lags(self, posterior: Posterior, rho: float) -> LeastSquares | str:
         """Return least squares of all lags of all features, or why nothing can be said by them."""
@@ -109,10 +109,10 @@ class Part:
                 told if isinstance(told, str) else profile_certainty(told, posterior, active)
             )
         statistics, unsaid = self.data.statistics, self._unsaid(posterior)
-        past = None if statistics is None else statistics.whitened(rho).without(unsaid)
+        moments = None if statistics is None else statistics.whitened(rho).without(unsaid)
         rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
         return self._told(
-            with_misfit(certainty(rows, posterior, active, rho, signed, past), told, posterior)
+            with_misfit(certainty(rows, posterior, active, rho, signed, moments), told, posterior)
         )
 
     def _told(self, certain: Certainty | str) -> Certainty | str:

@@ -14,8 +14,8 @@ from lhb_engine.agents.anytime_options import MOST_UNKNOWNS
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
+from lhb_engine.posterior.acceptance_and_alarm import HeldOut
 from lhb_engine.posterior.fit_data import FitData
-from lhb_engine.posterior.guard_and_alarm import HeldOut
 from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
@@ -189,8 +189,8 @@ class FormFits:
             unit = total / max(float(np.linalg.norm(total)), 1e-300)
             along = weights[:, : self.n_features] @ unit
             theta, weights = along @ weights / max(float(along @ along), 1e-300), along
-        level, effects = float(earlier.effects[0]), earlier.effects[1:]
-        return replace(old, theta=theta, lag_weights=weights, intercept=level, effects=effects)
+        intercept, effects = float(earlier.effects[0]), earlier.effects[1:]
+        return replace(old, theta=theta, lag_weights=weights, intercept=intercept, effects=effects)
 
     def fitted(
         self,

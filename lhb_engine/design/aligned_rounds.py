@@ -365,14 +365,14 @@ def span_sums(values: Floats, span: int) -> Floats:
     to the bit, and not on where the rounds begin.
     """
     out, done = np.zeros_like(values), 0
-    block, size = values, 1
+    part, size = values, 1
     while True:
         if span & size:
-            out = _plus_later(block, out, size) if done else block.copy()
+            out = _plus_later(part, out, size) if done else part.copy()
             done += size
         if done == span:
             return np.asarray(out * (1.0 / np.sqrt(span)))
-        block, size = _plus_later(block, block, size), 2 * size
+        part, size = _plus_later(part, part, size), 2 * size
 
 
 def _plus_later(values: Floats, earlier: Floats, delay: int) -> Floats:

@@ -28,8 +28,8 @@ def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
     later = rows.followers()
     if len(later) < FEWEST:
         return 0.0
-    level = float(errors @ rows.intercept) / float(rows.intercept @ rows.intercept)
-    left = errors - level * rows.intercept
+    mean = float(errors @ rows.intercept) / float(rows.intercept @ rows.intercept)
+    left = errors - mean * rows.intercept
     now, last = left[later], left[rows.before[later]]
     return credible(float(now @ last), float(now @ now + last @ last) / 2, len(later))
 

@@ -17,11 +17,11 @@ from lhb_engine.history import Floats, Ints
 class Stretches(NamedTuple):
     """Where the levels of trajectories change: after `n_rounds` rounds; 0: there are no levels.
 
-    `n_past` of the first stretch's rounds come before the trajectory's first round.
+    `n_before` of the first stretch's rounds come before the trajectory's first round.
     """
 
     n_rounds: int
-    n_past: int
+    n_before: int
 
     def of(self, rounds: Ints) -> list[tuple[int, int]]:
         """Return the first and the last round of each stretch that has any of some rounds."""

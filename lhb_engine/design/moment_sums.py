@@ -152,7 +152,7 @@ def _followers(
 def _multiplied(
     padded: Floats, values: list[Floats], at: list[Ints], places: Ints, n_lags: int, lags: Ints
 ) -> Floats:
-    """Return R'R of the rows R = [contexts at `lags`, values at `at`], multiplied out in blocks."""
+    """Return R'R of the rows R = [contexts at `lags`, values at `at`], multiplied out in parts."""
     width = len(lags) * padded.shape[1] + sum(v.shape[1] for v in values)
     total = np.zeros((width, width))
     step = max(1, AT_ONCE // width)

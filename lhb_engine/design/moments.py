@@ -392,8 +392,8 @@ class Moments(SquareSums):
             return 0.0
         error = np.append(-by, 1.0)
         rows, pairs, ends = self.sums
-        level = self.n_lags * self.dim
-        error[level] -= float(rows[level] @ error) / float(rows[level, level])  # about their mean
+        one = self.n_lags * self.dim
+        error[one] -= float(rows[one] @ error) / float(rows[one, one])  # about their mean
         product, size = float(error @ pairs @ error) / 2, float(error @ ends @ error) / 2
         return coloured_noise.credible(product, size, self.n_pairs)
 

@@ -80,7 +80,7 @@ class LoggedRounds(NamedTuple):
         return LoggedRounds(*parts)
 
 
-class LogPast:
+class LogTail:
     """The rounds of a trajectory that fits, predictions and weights still need.
 
     Weights look back `reach` lags. `n_rounds` counts the trajectory's rounds so far; `first_kept`
@@ -206,7 +206,7 @@ class LogReplay:
         self.lags = lags
         self.n_rounds = 0
         self.estimate: Estimate | None = None
-        self._pasts: dict[str, LogPast] = {}
+        self._tails: dict[str, LogTail] = {}
         self._batches: dict[tuple[str, int], int] = {}
         self._length = max(25, agent.horizon)  # of a batch, in rounds of a trajectory
         self._n_known, self._sum_known = 0, 0.0
@@ -237,7 +237,7 @@ class LogReplay:
                 self._fit()
         window = self.agent.next_fit(self.n_rounds)
         for key, _ in chunk.by_trajectory():
-            self._pasts[key].forget(window, self.agent.horizon)
+            self._tails[key].forget(window, self.agent.horizon)
 
     def result(self) -> Evaluation:
         """Return what is known so far."""
@@ -282,20 +282,20 @@ class LogReplay:
     def _play_some(self, chunk: Chunk, positions: Ints) -> None:
         """Play rounds between which the agent does not change."""
         for key, rows in chunk.by_trajectory():
-            if key not in self._pasts:
-                self._pasts[key] = LogPast(self.agent.dim, max(self._all_lags, default=0))
+            if key not in self._tails:
+                self._tails[key] = LogTail(self.agent.dim, max(self._all_lags, default=0))
             self._play_part(key, chunk.rows(rows), positions[rows])
 
     def _play_part(self, key: str, chunk: Chunk, positions: Ints) -> None:
         """Play rounds of one trajectory."""
-        past = self._pasts[key]
-        rounds = np.arange(past.n_rounds + 1, past.n_rounds + len(chunk) + 1)
+        tail = self._tails[key]
+        rounds = np.arange(tail.n_rounds + 1, tail.n_rounds + len(chunk) + 1)
         told, n_told = chunk.covariates, len(self.agent.covariates.names)
         if told is None or not n_told:
             told = np.zeros((len(chunk), n_told))
-        past.add(LoggedRounds(chunk.selected, chunk.rewards, positions, told))
+        tail.add(LoggedRounds(chunk.selected, chunk.rewards, positions, told))
         batches = self._batches_of(key, rounds)
-        guess = self._predict(past, rounds)
+        guess = self._predict(tail, rounds)
         measured = np.isfinite(chunk.rewards)
         rewards, ones = chunk.rewards[measured], np.ones(int(measured.sum()))
         self._logged.add(rewards, ones, batches[measured])
@@ -313,14 +313,14 @@ class LogReplay:
             Draw(self.seed, key, *place)
             for place in zip(rounds.tolist(), positions.tolist(), strict=True)
         ]
-        response = self._pasts[key].response
+        response = self._tails[key].response
         chances, changes = self._chances(chunk, draws, response)
         logged = np.full(len(chunk), np.nan) if chunk.propensities is None else chunk.propensities
         acted = np.full(len(chunk), True) if chunk.arms is None else chunk.arms != NO_ARM
         n_arms = 0 if chunk.contexts is None else chunk.contexts.shape[1]
         self._support.add(chances[acted], logged[acted], n_arms)
         logged = np.where(acted, logged, 1.0)
-        ratios, changes = self._pasts[key].lagged(chances / logged, changes, self._all_lags)
+        ratios, changes = self._tails[key].lagged(chances / logged, changes, self._all_lags)
         self._weights.add(chunk.rewards, ratios[:, self._own], chances, batches)
         lags = np.array(self.robust.lags, dtype=np.int64)
         change = np.zeros(len(chunk))
@@ -358,24 +358,24 @@ class LogReplay:
     def _observe(self, chunk: Chunk, i: int) -> None:
         if np.isfinite(chunk.rewards[i]):
             key = "" if chunk.trajectories is None else chunk.trajectories[i]
-            past = self._pasts[key]
-            history = History(self.agent.dim, {key: past.trajectory()})
-            self.agent.observe(history, key, past.n_rounds, float(chunk.rewards[i]))
+            tail = self._tails[key]
+            history = History(self.agent.dim, {key: tail.trajectory()})
+            self.agent.observe(history, key, tail.n_rounds, float(chunk.rewards[i]))
 
-    def _predict(self, past: LogPast, rounds: Ints) -> Floats:
+    def _predict(self, tail: LogTail, rounds: Ints) -> Floats:
         """Return what the newest estimate expects of the last rounds; the mean without one."""
         estimate, n = self.estimate, len(rounds)
         if estimate is None or estimate.theta is None:
             return np.full(n, self._mean)
-        tail = past.last(n + len(estimate.lag_weights) - 1).selected
-        signal = signal_of(tail, estimate.theta, estimate.pays)
-        if past.response.any():
-            signal = signal + signal_of(tail, past.response, estimate.lag_weights)
-        expected = signal[len(tail) - n :] + (estimate.intercept or 0.0) + past.level
+        selected = tail.last(n + len(estimate.lag_weights) - 1).selected
+        signal = signal_of(selected, estimate.theta, estimate.pays)
+        if tail.response.any():
+            signal = signal + signal_of(selected, tail.response, estimate.lag_weights)
+        expected = signal[len(selected) - n :] + (estimate.intercept or 0.0) + tail.level
         if estimate.effects is None:
             return np.asarray(expected)
         columns = self.agent.covariates.columns(rounds.astype(np.float64))
-        beside = np.concatenate([past.last(n).told, columns], axis=1)
+        beside = np.concatenate([tail.last(n).told, columns], axis=1)
         effects = np.array(estimate.effects["values"])
         return np.asarray(expected + beside @ effects[: beside.shape[1]])
 
@@ -389,25 +389,25 @@ class LogReplay:
     def _fit(self) -> None:
         window = self.agent.next_fit(self.n_rounds - 1)
         assert window is not None
-        parts = {key: past.trajectory() for key, past in self._pasts.items()}
+        parts = {key: tail.trajectory() for key, tail in self._tails.items()}
         self._mean = self._sum_known / max(self._n_known, 1)
         groups = (1,) * len(self.agent.covariates.names)
         estimate = self.agent.fit(History(self.agent.dim, parts, groups=groups).over(window))
         self.agent.install(estimate)
         if estimate.theta is not None:
             self.estimate = estimate
-            for key, past in self._pasts.items():
+            for key, tail in self._tails.items():
                 if self.agent.has_responses:
-                    own = self.agent.of(key, past.trajectory()).theta
+                    own = self.agent.of(key, tail.trajectory()).theta
                     if own is not None:
-                        past.response = own - estimate.theta
-                past.level = self._level(past, estimate)
+                        tail.response = own - estimate.theta
+                tail.level = self._level(tail, estimate)
 
-    def _level(self, past: LogPast, estimate: Estimate) -> float:
+    def _level(self, tail: LogTail, estimate: Estimate) -> float:
         """Return the expected level of a trajectory, by its latest rounds."""
-        past.level, n = 0.0, min(len(past), self.agent.sizes.stretch(self.agent.horizon))
-        rounds = np.arange(past.n_rounds - n + 1, past.n_rounds + 1)
-        errors = past.last(n).rewards - self._predict(past, rounds)
+        tail.level, n = 0.0, min(len(tail), self.agent.sizes.stretch(self.agent.horizon))
+        rounds = np.arange(tail.n_rounds - n + 1, tail.n_rounds + 1)
+        errors = tail.last(n).rewards - self._predict(tail, rounds)
         spread = (estimate.levels or {"spread": 0.0})["spread"]
         errors = errors[np.isfinite(errors)]
         return known_level(errors, np.ones(len(errors)), spread, estimate.sigma_hat or 1.0)[0]

@@ -84,7 +84,7 @@ def checked(
     `history` is the `latest` part of a fit's history, with the covariates of the fit; `predictor`
     is the estimate's prediction, None before there is a direction; `before` is the prediction of
     the estimate in use until now. `dim` are the features of an arm, after which come `products`; a
-    further one is that of a past before round 1. The last `n_means` covariates are what
+    further one is that of the presample. The last `n_means` covariates are what
     `with_means` adds. At `most` so many further products are found.
     """
     parts = Parts.of(history.trajectories)
@@ -273,7 +273,7 @@ def _errors(rows: AlignedRounds, predictor: Predictor | None) -> Floats:
     if rows.levels:
         rho = FREE if predictor is None else predictor.autocorrelation
         left = without_levels(left, rows.level, rows.intercept, rho)
-    level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
-    left = left - level * rows.intercept
+    mean = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
+    left = left - mean * rows.intercept
     least = 0.0 if predictor is None else (SHRUNK * predictor.noise) ** 2 * rows.n_rows
     return np.asarray(left * (left @ left > least))

@@ -67,7 +67,7 @@ def check_offers(
         return
     now = rows.before[later]
     across = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
-    # a further column of the rows is that of a past before round 1, and no arm's
+    # a further column of the rows is that of the presample, and no arm's
     taken, offered = rows.contexts[now, :dim] - means[now], means[now]
     beside = np.column_stack([np.ones(len(now)), offered])
     columns, target = (one @ across for one in (taken, means[later]))

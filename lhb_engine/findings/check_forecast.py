@@ -15,9 +15,9 @@ LEAST_SHORT = 0.25  # standard deviations of the noise
 LEAST_SHARE = 0.02  # standard deviations of rewards
 MANY_ROWS = 1000
 ROWS_AN_UNKNOWN = 10
-WALKS = 0.85  # correlation of errors that last so long that no level is forecast
-BLOCKS, LEAST_BLOCK, FEW_BLOCKS = 16, 20, 6  # of rows in order whose mean errors are compared
-LASTING = 6.0  # times white noise: the squared step of blocks' means where errors wander
+WALKS = 0.85  # correlation of errors that last so long that no baseline is forecast
+RUNS, LEAST_RUN, FEW_RUNS = 16, 20, 6  # of rows in order whose mean errors are compared
+LASTING = 6.0  # times white noise: the squared step of runs' means where errors wander
 CHI_MEDIAN = 0.455  # of a squared standard normal number
 LASTS = 0.5  # of the errors' earlier correlation: it is there still
 
@@ -54,14 +54,14 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
 
 
 def _wander(errors: Floats) -> bool:
-    """Whether the level of errors, (n_rows,) in order, moves all the time, and not once."""
-    size = max(LEAST_BLOCK, len(errors) // BLOCKS)
+    """Whether the mean of errors, (n_rows,) in order, moves all the time, and not once."""
+    size = max(LEAST_RUN, len(errors) // RUNS)
     n = len(errors) // size
-    if n < FEW_BLOCKS:
+    if n < FEW_RUNS:
         return False
-    blocks = errors[len(errors) - n * size :].reshape(n, size)
-    white = 2.0 * CHI_MEDIAN * float(np.median(blocks.var(axis=1))) / size
-    return float(np.median(np.diff(blocks.mean(axis=1)) ** 2)) > LASTING * white
+    runs = errors[len(errors) - n * size :].reshape(n, size)
+    white = 2.0 * CHI_MEDIAN * float(np.median(runs.var(axis=1))) / size
+    return float(np.median(np.diff(runs.mean(axis=1)) ** 2)) > LASTING * white
 
 
 def check_effect(n_rows: int, n_unknown: int, predictor: Predictor | None) -> Iterator[Finding]:

@@ -82,16 +82,16 @@ def check_series(series: Series) -> Iterator[Finding]:
     """Look for a trend, then for a season in the rest, then for correlation in what is left."""
     time = series.places / max(1, int(series.places[-1]))
     line = np.column_stack([np.ones_like(time), time])
-    level = series.without(line)
-    if _is_trend(series, level, time):
+    flat = series.without(line)
+    if _is_trend(series, flat, time):
         yield Finding(
             "trend", "Rewards grow or fall steadily, whatever is chosen: set the option `trend`."
         )
-    rest = level
-    period = _season(level)
+    rest = flat
+    period = _season(flat)
     if period is not None:
-        n = _harmonics(level, period)
-        rest = level.without(level.waves(period, n))
+        n = _harmonics(flat, period)
+        rest = flat.without(flat.waves(period, n))
         told = f'"period": {period:g}' + f', "harmonics": {n}' * (n > 1)
         yield Finding(
             "season",
@@ -122,25 +122,25 @@ def _correlated(rho: float, n_pairs: int) -> Iterator[Finding]:
         )
 
 
-def _is_trend(series: Series, level: Series, time: Floats) -> bool:
+def _is_trend(series: Series, flat: Series, time: Floats) -> bool:
     """Whether a line explains much, and more than errors correlated like these do by chance."""
-    if series.explained(level) < LEAST_TREND:
+    if series.explained(flat) < LEAST_TREND:
         return False
     around = time - time.mean()
     slope = float(around @ series.errors) / float(around @ around)
-    rho = min(max(level.rho, 0.0), MOST_RHO)
+    rho = min(max(flat.rho, 0.0), MOST_RHO)
     # by which the variance of a mean exceeds that of white noise
     longer = (1.0 + rho) / (1.0 - rho)
-    error = float(np.sqrt(level.errors.var() / float(around @ around) * longer))
+    error = float(np.sqrt(flat.errors.var() / float(around @ around) * longer))
     return abs(slope) > SURE * error
 
 
-def _season(level: Series) -> float | None:
+def _season(flat: Series) -> float | None:
     """Return the period of the clearest season, in rounds; None if there is none.
 
     The errors are whitened first, so that neighbouring frequencies have like power.
     """
-    white, n = _white(level), int(level.places[-1]) + 1
+    white, n = _white(flat), int(flat.places[-1]) + 1
     if len(white.places) < LEAST_ROWS or not white.errors.any():
         return None
     n_fft = fft.next_fast_len(OVERSAMPLED * n, real=True)
@@ -148,7 +148,7 @@ def _season(level: Series) -> float | None:
     signal[white.places] = white.errors - white.errors.mean()
     power = np.abs(fft.rfft(signal * np.hanning(n), n_fft)) ** 2  # without a peak's side lobes
     lowest = int(np.ceil(LEAST_CYCLES * n_fft / n))
-    power = power[lowest : n_fft // (2 * level.span)]
+    power = power[lowest : n_fft // (2 * flat.span)]
     if len(power) <= BESIDE:
         return None
     around = ndimage.median_filter(power, BESIDE + 1, mode="mirror") / np.log(2.0)
@@ -157,7 +157,7 @@ def _season(level: Series) -> float | None:
     if ratios[peak] < PEAK:
         return None
     period = _refined(white, (lowest + peak) / n_fft, 1.0 / n_fft)
-    explained = level.explained(level.without(level.waves(period, _harmonics(level, period))))
+    explained = flat.explained(flat.without(flat.waves(period, _harmonics(flat, period))))
     return period if explained >= LEAST_SEASON else None
 
 
@@ -168,10 +168,10 @@ def _white(series: Series) -> Series:
     return replace(series, places=series.places[pairs + 1], errors=left)
 
 
-def _harmonics(level: Series, period: float) -> int:
+def _harmonics(flat: Series, period: float) -> int:
     """Return the number of harmonics, up to the last that shows beside those before it."""
-    most = int(min(MOST_HARMONICS, period // (2 * level.span)))
-    white = _white(level)
+    most = int(min(MOST_HARMONICS, period // (2 * flat.span)))
+    white = _white(flat)
     left = [white.without(white.waves(period, n)).errors for n in range(most + 1)]
     squares = np.array([float(one @ one) for one in left])
     noise = squares[-1] / max(len(white.errors) - 2 * most - 1, 1)

@@ -96,9 +96,9 @@ class BlockLasso:
         if direction is None:
             message = "The rewards do not stand out from the noise at this regularisation: phi = 0."
             return replace(empty, status="zero", message=message, **common)
-        weights, level = refit(design, y, direction.theta, direction.weights, self.fit_intercept)
+        weights, offset = refit(design, y, direction.theta, direction.weights, self.fit_intercept)
         if self.fit_intercept:
-            common["intercept"] = level
+            common["intercept"] = offset
         # the solution for the given features, theta of unit length
         theta = direction.theta / (features / features.max())
         norm = float(np.sqrt(theta @ theta))
@@ -142,8 +142,8 @@ class BlockLasso:
             return f"{n} measured rows; a fit needs at least {least}."
         y, column = rows.y / power_of_two(rows.y), rows.design.intercept
         square = float(column @ column)
-        level = float(column @ y) / square if square > 0 else 0.0
-        if float(np.abs(y - level * column).max()) <= 1e-12 * float(np.abs(y).max()):
+        mean = float(column @ y) / square if square > 0 else 0.0
+        if float(np.abs(y - mean * column).max()) <= 1e-12 * float(np.abs(y).max()):
             return "All rewards are equal: nothing to learn from."
         if not rows.design.contexts.any():
             return "All contexts are zero: nothing to learn from."

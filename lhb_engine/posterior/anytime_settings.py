@@ -15,7 +15,7 @@ class AnytimeSettings:
     # the direction's fit had seen
     renewed: float = 1.4
     early: float = 2.5  # fits before this many horizons are early ones (7.1)
-    guard: float = 2.0  # standard errors in (7.11)
+    acceptance: float = 2.0  # standard errors in (7.11)
     # most_chains, least_chains: bounds of the number of chains
     most_chains: int = 32
     least_chains: int = 8

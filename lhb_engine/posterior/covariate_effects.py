@@ -78,20 +78,20 @@ class CovariateEffects:
         """Resample chains by index, with repetition."""
         self.included = self.included[chosen]
 
-    def draw(self, level: Floats, noise2: Floats, rng: np.random.Generator) -> None:
+    def draw(self, rest: Floats, noise2: Floats, rng: np.random.Generator) -> None:
         """Draw which groups are included, one after another, with b integrated out.
 
-        `level` (n_chains, q) is Z'e of the error without any effect of covariates, `noise2`
+        `rest` (n_chains, q) is Z'e of the error without any effect of covariates, `noise2`
         (n_chains,) the variance of eps.
         """
-        levels = logit(rng.random((len(self._chosen), len(self.included))))
-        now = self._log_evidence(level, noise2)
-        for group, least in zip(self._chosen, levels, strict=True):
+        odds = logit(rng.random((len(self._chosen), len(self.included))))
+        now = self._log_evidence(rest, noise2)
+        for group, least in zip(self._chosen, odds, strict=True):
             if group == 0 and self._has_baseline:
                 continue
             was = self.included[:, group].copy()
             self.included[:, group] = 1.0 - was
-            other = self._log_evidence(level, noise2)
+            other = self._log_evidence(rest, noise2)
             drawn = least < (other - now) * (1.0 - 2.0 * was)
             self.included[:, group] = drawn
             if group != self._chosen[-1]:
@@ -101,21 +101,21 @@ class CovariateEffects:
         """Return L of (7.23) for some chains, (n, q, rank), 0 beyond what a chain includes."""
         return self._root(noise2)[0][of]
 
-    def effects(self, level: Floats, noise2: Floats) -> Floats:
+    def effects(self, rest: Floats, noise2: Floats) -> Floats:
         """Return the posterior mean of b, (n_chains, q), given Z'e; 0 for what is not included."""
         root = self.root(noise2)
-        return np.asarray(root @ (level[:, None, :] @ root).transpose(0, 2, 1))[:, :, 0]
+        return np.asarray(root @ (rest[:, None, :] @ root).transpose(0, 2, 1))[:, :, 0]
 
     def log_prior_cost(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
         """Return what some chains' evidence pays for the width of the priors of b, (n,)."""
         return self._root(noise2)[1][of]
 
-    def _log_evidence(self, level: Floats, noise2: Floats) -> Floats:
+    def _log_evidence(self, rest: Floats, noise2: Floats) -> Floats:
         """Return the log evidence of the included groups, (n_chains,)."""
         sizes, axes = self._axes()
         share = self._square / noise2
         wider = 1.0 + sizes * share[:, None]
-        reduced = (level[:, None, :] @ axes)[:, 0]
+        reduced = (rest[:, None, :] @ axes)[:, 0]
         explained = np.vecdot(reduced, reduced / wider) * (share / noise2)
         return np.asarray(0.5 * (explained - np.log(wider).sum(axis=1)))
 

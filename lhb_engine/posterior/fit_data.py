@@ -12,7 +12,7 @@ from lhb_engine.design.level_sums import level_moments
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import TINY, Moments, Statistics
 from lhb_engine.history import Flags, Floats, Ints
-from lhb_engine.posterior.guard_and_alarm import LaterMoments, LaterRows
+from lhb_engine.posterior.acceptance_and_alarm import LaterMoments, LaterRows
 from lhb_engine.posterior.predictor import Predictor, residuals
 
 # Measured (docs/performance.md, Fits): fewer rows, or more unknowns, cost less as rows.

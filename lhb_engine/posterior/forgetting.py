@@ -8,7 +8,7 @@ from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.predictor import Predictor
 
-BLOCKS, LEAST_BLOCK, FEWEST_BLOCKS = 64, 4, 16  # of rows in order, each predicted from those before
+RUNS, LEAST_RUN, FEWEST_RUNS = 64, 4, 16  # of rows in order, each predicted from those before
 FEWEST_ROWS, ROWS_A_FEATURE = 40, 8  # of a window
 MOST_ROWS = 8192  # the latest
 SURE = 3.5  # standard errors by which a window predicts better than its baseline alone
@@ -19,28 +19,28 @@ PRIOR_ROWS = 0.01  # rows that the prior of a window's baseline counts as
 def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
     """Return the round of the session since which rows speak for another theta; None if all agree.
 
-    Each block of the later half of the rows from round `first` on is predicted by the estimate with
-    theta corrected from all rows before the block, and from a window of the latest of these; its
+    Each run of the later half of the rows from round `first` on is predicted by the estimate with
+    theta corrected from all rows before the run, and from a window of the latest of these; its
     lag weights stay. The window that predicts best counts, if it does so surely.
     """
     order = np.flatnonzero(rows.number >= max(first, 1))
     order = order[np.argsort(rows.number[order], kind="stable")][-MOST_ROWS:]
-    size = max(LEAST_BLOCK, -(-len(order) // BLOCKS))
+    size = max(LEAST_RUN, -(-len(order) // RUNS))
     n = len(order) // size
-    if n < FEWEST_BLOCKS or not old.noise > 0.0:
+    if n < FEWEST_RUNS or not old.noise > 0.0:
         return None
     order = order[len(order) - n * size :]
     carried = lagged_sums(rows.contexts, old.lag_weights[: rows.n_lags])
     columns = np.column_stack([rows.intercept, carried, old.residuals(rows)])
     columns[rows.number == 0] = 0.0
     white = [innovations(rows, column, old.autocorrelation)[order] for column in columns.T]
-    blocks = np.column_stack(white).reshape(n, size, -1)
+    runs = np.column_stack(white).reshape(n, size, -1)
     dim = carried.shape[1]
     prior = np.diag(np.append(PRIOR_ROWS, np.full(dim, dim * old.noise**2)))
     sums = np.zeros((n + 1, dim + 2, dim + 2))
-    np.cumsum(blocks.transpose(0, 2, 1) @ blocks, axis=0, out=sums[1:])
+    np.cumsum(runs.transpose(0, 2, 1) @ runs, axis=0, out=sums[1:])
     later = np.arange(n // 2, n)
-    x, errors = blocks[later, :, :-1], blocks[later, :, -1]
+    x, errors = runs[later, :, :-1], runs[later, :, -1]
 
     def left(window: Ints | int) -> tuple[Floats, Floats]:
         """Return the squares that a window leaves, and with the theta of all rows."""

@@ -82,7 +82,7 @@ SLAB_SHARE = 0.1
 _MARGIN = 1.5  # nats: an inactive lag further than this from becoming active is skipped
 _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
 _ROUNDING = 1e-11  # of products of columns: what is left of them beside the covariates may be less
-_STATE = ("theta", "outside", "w", "noise2", "slab2", "density", "level")
+_STATE = ("theta", "outside", "w", "noise2", "slab2", "density", "rest")
 
 
 class Chains:
@@ -94,7 +94,7 @@ class Chains:
 
     `theta` (n_chains, rank) are coordinates in the span of the contexts, not normalised after the
     first draw; `outside` (n_chains, dim) vectors whose parts outside the span are those of theta.
-    `level` (n_chains, q) are products of the error, without any effect of covariates, and their
+    `rest` (n_chains, q) are products of the error, without any effect of covariates, and their
     columns, of which the first is the baseline's.
     """
 
@@ -129,7 +129,7 @@ class Chains:
         self.noise2 = np.full(c, variance)
         self.slab2 = np.full(c, 2.0 * self._slab)
         self.density = np.full(c, 0.2)
-        self.level = np.tile(self.data.total, (c, 1))
+        self.rest = np.tile(self.data.total, (c, 1))
         if w is not None:
             self.w = w
             self._draw_density_and_slab()
@@ -137,7 +137,7 @@ class Chains:
 
     def sweep(self) -> None:
         """Run one Gibbs sweep: covariates, lag weights, density and slab, theta and noise."""
-        self.covariates.draw(self.level, self.noise2, self.rng)
+        self.covariates.draw(self.rest, self.noise2, self.rng)
         self._draw_weights()
         self._draw_density_and_slab()
         self._draw_theta_and_noise()
@@ -159,15 +159,15 @@ class Chains:
         """
         along, square, now = self.data.columns(self.theta, self.w)
         root = self.covariates.root(self.noise2)
-        along, level = along @ root, (self.level[:, None, :] @ root)[:, 0]
+        along, rest = along @ root, (self.rest[:, None, :] @ root)[:, 0]
         square = np.maximum(square - np.vecdot(along, along), 0.0)
         ridge = self.noise2[:, None] / self._each(self.slab2)
         inverse = 1.0 / (square + ridge)
         odds = self._each(np.log(self.density / (1.0 - self.density)) + self._log_sides)
         odds = odds + 0.5 * np.log(ridge * inverse)
-        now -= (along @ level[:, :, None])[:, :, 0]
+        now -= (along @ rest[:, :, None])[:, :, 0]
         score = (now + square * self.w) * np.sqrt(inverse / self.noise2[:, None])
-        return score, odds, inverse, along, level
+        return score, odds, inverse, along, rest
 
     def _each(self, values: Floats) -> Floats:
         """Return what holds for each lag, (n_chains, 1 or n_lags), from numbers of the chains."""
@@ -181,7 +181,7 @@ class Chains:
         Weights are in units in which the noise and a weight's conditional variance are 1.
         """
         c, m = self.n_chains, self.n_lags
-        score, odds, inverse, along, level = self._scores()
+        score, odds, inverse, along, rest = self._scores()
         u, v, turn = self.rng.random((3, c, m))
         needed = np.log(u / (1.0 - u)) - odds
         reach = np.abs(score) if self.signed else np.maximum(score, 0.0)
@@ -200,10 +200,10 @@ class Chains:
         # error as it is and the columns with a minus, all in units of the noise
         of_error = -1.0 / np.sqrt(self.noise2)[:, None]
         after = np.empty_like(before)
-        for steps, products in self.data.blocks(order):
+        for steps, products in self.data.parts(order):
             part = np.s_[:, steps]
             beside = along[:, steps]
-            products -= beside @ np.concatenate([level[:, None], beside], axis=1).transpose(0, 2, 1)
+            products -= beside @ np.concatenate([rest[:, None], beside], axis=1).transpose(0, 2, 1)
             units = np.concatenate([of_error, root[part]], axis=1)
             products *= units[:, 1:, None] * -units[:, None, :]
             after[part] = gibbs_pass(
@@ -211,11 +211,11 @@ class Chains:
             )
             change = (after[part] - before[part]) * unit[part]
             self.data.move(change)
-            level = level - (change[:, None, :] @ beside)[:, 0]
+            rest = rest - (change[:, None, :] @ beside)[:, 0]
         if not self.signed:
             np.maximum(after, 0.0, out=after)  # rounding can leave a weight just below 0
         self.w[chain, order] = after * unit
-        self.level = self.data.level(self.w)
+        self.rest = self.data.rest(self.w)
 
     def _draw_density_and_slab(self) -> None:
         """Draw pi and tau^2, or those of each feature, by (7.7)."""
@@ -241,10 +241,10 @@ class Chains:
         inside = data.span.inside(fresh)
 
         def solve(part: slice, gram: Floats, right: Floats, along: Floats, total: Floats) -> Floats:
-            beside, level = along @ root[part], total[:, None, :] @ root[part]
+            beside, rest = along @ root[part], total[:, None, :] @ root[part]
             least = _ROUNDING * np.einsum("nii->n", gram) / self.noise2[part]
             gram -= beside @ beside.transpose(0, 2, 1)
-            right -= (beside @ level.transpose(0, 2, 1))[:, :, 0]
+            right -= (beside @ rest.transpose(0, 2, 1))[:, :, 0]
             gram /= self.noise2[part, None, None]
             gram += np.maximum(self.dim, least)[:, None, None] * np.eye(gram.shape[1])
             right /= self.noise2[part, None]
@@ -257,12 +257,12 @@ class Chains:
             return np.asarray(np.linalg.solve(upper, half[:, :, None])[:, :, 0])
 
         self.theta, left = data.theta_drawn(self.w, noise, solve)
-        self.level = data.level(self.w)
+        self.rest = data.rest(self.w)
         self._draw_noise(left, root)
 
     def _draw_noise(self, left: Floats, root: Floats) -> None:
         """Draw the noise variance from e'e without any effect of covariates, (n_chains,)."""
-        left = left - ((self.level[:, None, :] @ root)[:, 0] ** 2).sum(axis=1)
+        left = left - ((self.rest[:, None, :] @ root)[:, 0] ** 2).sum(axis=1)
         gamma = self.rng.standard_gamma(0.5 * (self.data.n_rows + NOISE_ROWS), self.n_chains)
         self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
 
@@ -273,7 +273,7 @@ class Chains:
 
     def effects(self) -> Floats:
         """Return each chain's effects b, (n_chains, q), that of the baseline first."""
-        return self.covariates.effects(self.level, self.noise2)
+        return self.covariates.effects(self.rest, self.noise2)
 
     def evidence(self) -> Floats:
         """Return E_c of docs/model.md (7.8) for each chain, (n_chains,), up to a common constant.
@@ -305,15 +305,15 @@ class Chains:
         root = self.covariates.root(self.noise2, of)
         gram *= used[:, :, None] * used[:, None, :]
         right, beside = right * used, (along * used[:, :, None]) @ root
-        level = data.total @ root
+        rest = data.total @ root
         ridge = self.noise2[of] / self.slab2[of]
         gram -= beside @ beside.transpose(0, 2, 1)
         gram += ridge[:, None, None] * np.eye(most)
-        right = right - (beside @ level[:, :, None])[:, :, 0]
+        right = right - (beside @ rest[:, :, None])[:, :, 0]
         lower = np.linalg.cholesky(gram)
         inverse = np.stack([dtrtri(one, lower=1)[0] for one in lower])
         half = (inverse @ right[:, :, None])[:, :, 0]
-        y2 = data.square - np.vecdot(level, level)
+        y2 = data.square - np.vecdot(rest, rest)
         left = np.maximum(y2 - np.vecdot(half, half), 0.0) + self._noise_prior
         mass = betaln(1 + active, 1 + m - active) + active * self._log_sides
         mass -= 0.5 * (data.n_rows + NOISE_ROWS) * np.log(left)

@@ -58,26 +58,26 @@ class RankOneRefit:
         theta: Floats,
         w: Floats,
         lags: Ints,
-        past: RowMoments | None = None,
+        moments: RowMoments | None = None,
         rho: float = 0.0,
         n_features: int | None = None,
     ) -> "RankOneRefit | None":
         """Take Gauss-Newton steps from (theta, w); None where J is singular.
 
-        With `past`, on all the rows whose moments they are. Where trajectories have levels, these
-        are taken out of `past`, and are here with the intraclass correlation `rho`. Theta has
+        With `moments`, on all the rows that they are of. Where trajectories have levels, these
+        are taken out of `moments`, and are here with the intraclass correlation `rho`. Theta has
         length 1 in its first `n_features` numbers, by default all; one after them is free.
         """
         order = np.flatnonzero(rows.number > 0)
         order = order[np.argsort(rows.number[order], kind="stable")]
         x, m, d = rows.contexts, len(lags), n_features or len(theta)
-        columns = x if past is None else np.diag(past.gram).reshape(past.n_lags, past.dim)
-        has_past = d < len(theta) and bool(columns[:, d].any())
+        columns = x if moments is None else np.diag(moments.gram).reshape(-1, moments.dim)
+        has_before = d < len(theta) and bool(columns[:, d].any())
         beside = rows.beside[order]
         weights, effects, every = w[lags], np.zeros(beside.shape[1]), np.zeros(len(w))
         for step in range(STEPS):
-            basis = _basis(theta, d, has_past)
-            if past is None or step == STEPS - 1:
+            basis = _basis(theta, d, has_before)
+            if moments is None or step == STEPS - 1:
                 every[lags] = weights
                 filtered = lagged_sums(x, every)
                 others = np.concatenate([(filtered @ basis)[order], beside], axis=1)
@@ -87,12 +87,12 @@ class RankOneRefit:
                     both = np.column_stack([jacobian, errors])
                     both = without_levels(both, rows.level[order], rows.intercept[order], rho)
                     jacobian, errors = both[:, :-1], both[:, -1]
-            if past is None:
+            if moments is None:
                 gram, right = jacobian.T @ jacobian, jacobian.T @ errors
                 square, n_rows = float(errors @ errors), len(errors)
             else:
-                gram, right, square = _products(past, theta, weights, lags, basis, effects)
-                n_rows = past.n_rows
+                gram, right, square = _products(moments, theta, weights, lags, basis, effects)
+                n_rows = moments.n_rows
             size = np.sqrt(np.diag(gram))
             if not (size > 0).all():
                 return None
@@ -125,12 +125,12 @@ class RankOneRefit:
         n, p = self.n_rows, self.jacobian.shape[1]
         return np.asarray(out * (n / len(self.errors)) * (n / (n - p)))
 
-    def by_frequency(self, of: Ints, block: int = 32) -> Floats:
-        """Return the covariance (7.25), errors of any spectrum, (len(of), len(of)); by blocks."""
+    def by_frequency(self, of: Ints, n_columns: int = 32) -> Floats:
+        """Return the covariance (7.25), errors of any spectrum, (len(of), len(of)); by parts."""
         n, p = self.jacobian.shape
         half, leverage = np.linalg.cholesky(self.inverse), np.zeros(n // 2 + 1)
-        for first in range(0, p, block):
-            columns = np.fft.rfft(self.jacobian @ half[:, first : first + block], axis=0)
+        for first in range(0, p, n_columns):
+            columns = np.fft.rfft(self.jacobian @ half[:, first : first + n_columns], axis=0)
             leverage += np.sum(np.abs(columns) ** 2, axis=1) / n
         both = np.full(n // 2 + 1, 2.0)  # a frequency and its negative
         both[0] = 1.0
@@ -190,29 +190,29 @@ def _with_lagged(signal: Floats, places: Ints, lags: Ints, others: Floats) -> Fl
     return out
 
 
-def _basis(theta: Floats, d: int, has_past: bool) -> Floats:
+def _basis(theta: Floats, d: int, has_before: bool) -> Floats:
     """Return the directions in which theta may move, (len(theta), d - 1 or d)."""
-    basis = np.zeros((len(theta), d - 1 + has_past))
+    basis = np.zeros((len(theta), d - 1 + has_before))
     basis[:d, : d - 1] = np.linalg.qr(np.column_stack([theta[:d], np.eye(d)]))[0][:, 1:d]
-    if has_past:
+    if has_before:
         basis[d, -1] = 1.0
     return basis
 
 
 def _products(
-    past: RowMoments, theta: Floats, weights: Floats, lags: Ints, basis: Floats, effects: Floats
+    moments: RowMoments, theta: Floats, weights: Floats, lags: Ints, basis: Floats, effects: Floats
 ) -> tuple[Floats, Floats, float]:
     """Return J'J, J'e and e'e: the columns of J and e are combinations of those of [X, Z, y]."""
 
     def of_columns(products: Floats) -> Floats:
         """Combine products with the columns of [X, Z] to those with the columns of J."""
-        lagged = products[:, : past.n_lagged].reshape(-1, past.n_lags, past.dim)[:, lags]
+        lagged = products[:, : moments.n_lagged].reshape(-1, moments.n_lags, moments.dim)[:, lags]
         turned = np.einsum("nkd,k->nd", lagged, weights) @ basis
-        return np.concatenate([lagged @ theta, turned, products[:, past.n_lagged :]], axis=1)
+        return np.concatenate([lagged @ theta, turned, products[:, moments.n_lagged :]], axis=1)
 
     by = np.concatenate([weights, np.zeros(basis.shape[1]), effects])
-    beside = of_columns(past.matrix[:, :-1])
-    left = past.matrix[:, -1] - beside @ by
+    beside = of_columns(moments.matrix[:, :-1])
+    left = moments.matrix[:, -1] - beside @ by
     right = of_columns(left[None, :-1])[0]
     return of_columns(beside[:-1].T), right, float(left[-1] - right @ by)
 
@@ -282,16 +282,16 @@ def certainty(
     active: Ints,
     rho: float,
     signed: bool = False,
-    past: RowMoments | None = None,
+    moments: RowMoments | None = None,
 ) -> Certainty | str:
     """Return intervals by docs/model.md (7.17), or the reason why none are given.
 
-    `rows`, with independent noise, are the rows of `posterior`. With `past`, the moments of all
+    `rows`, with independent noise, are the rows of `posterior`. With the `moments` of all
     rows, `rows` are the latest rows: their errors show how errors depend on each other, and whether
     errors drift. `rho` is the autocorrelation that was taken out of the rows; where trajectories
-    have levels, the intraclass correlation that was taken out of `past` alone.
+    have levels, the intraclass correlation that was taken out of `moments` alone.
     """
-    refit = _refit(rows, posterior, rho, past)
+    refit = _refit(rows, posterior, rho, moments)
     if isinstance(refit, str):
         return refit
     n, m, n_turns = refit.n_rows, len(refit.lags), refit.basis.shape[1]
@@ -361,14 +361,14 @@ def holding(intervals: Floats, values: Floats) -> Floats:
 
 
 def _refit(
-    rows: AlignedRounds, posterior: Posterior, rho: float, past: RowMoments | None
+    rows: AlignedRounds, posterior: Posterior, rho: float, moments: RowMoments | None
 ) -> RankOneRefit | str:
     """Refit all lags if there are rows enough, else those that may be active; or say why not.
 
     Lags that may be active are so because noise made them large. With all lags nothing is chosen;
     where autocorrelation was taken out, they can follow a season that is left of it.
     """
-    n, n_lags = rows.n_rows if past is None else past.n_rows, len(posterior.inclusion)
+    n, n_lags = rows.n_rows if moments is None else moments.n_rows, len(posterior.inclusion)
     possible = np.flatnonzero(posterior.inclusion > POSSIBLE)
     beside = rows.contexts.shape[1] + rows.covariates.shape[1]
     n_unknown = len(possible) + beside
@@ -383,7 +383,7 @@ def _refit(
         rows,
         posterior.theta,
         posterior.weights,
-        past=past,
+        moments=moments,
         rho=rho,
         n_features=posterior.n_features,
     )

@@ -202,7 +202,7 @@ def less_responses(rows: AlignedRounds, predictor: Predictor) -> AlignedRounds:
     return replace(rows, y=np.where(rows.number > 0, rows.y - added, 0.0))
 
 
-class _Level(NamedTuple):
+class _Tier(NamedTuple):
     """Trajectories at one step of EM, or groups of these."""
 
     covariance: Floats  # of their thetas about what is above them
@@ -218,7 +218,7 @@ class _Sweep(NamedTuple):
     cost: float  # -log likelihood, but for a constant
     shift: Floats  # (dim,): how far the mean of all is from theta
     noise2: float
-    levels: list[_Level]
+    tiers: list[_Tier]
 
 
 def _sweep(
@@ -256,7 +256,7 @@ def _sweep(
         mean = np.einsum("nij,nj->ni", doubt, product)
         cost += float(np.linalg.slogdet(gram[0])[1] - np.sum(product * mean))
     shift = mean[0]
-    levels: list[_Level] = []
+    tiers: list[_Tier] = []
     for covariance, place, precision, pulled in reversed(alone):
         mean, doubt = mean[place], doubt[place]
         pull = covariance @ precision
@@ -265,11 +265,11 @@ def _sweep(
         kept, further = rest @ covariance, pull @ doubt @ pull.transpose(0, 2, 1)
         second = (kept + further).sum(axis=0) + own.T @ own
         mean, doubt = mean + own, kept + rest @ doubt @ rest.transpose(0, 2, 1)
-        levels.insert(0, _Level(covariance, precision, second, mean, doubt))
+        tiers.insert(0, _Tier(covariance, precision, second, mean, doubt))
     left = evidence.square - 2.0 * np.einsum("ni,ni->n", evidence.product, mean)
     square = doubt + mean[:, :, None] * mean[:, None, :]
     left += np.einsum("nij,nij->n", evidence.gram, square)
-    return _Sweep(0.5 * cost, shift, float(left.sum() / n_rows), levels)
+    return _Sweep(0.5 * cost, shift, float(left.sum() / n_rows), tiers)
 
 
 class ResponseSpread(NamedTuple):
@@ -300,9 +300,9 @@ class ResponseSpread(NamedTuple):
             data["groups"] = groups | self._spread(np.array(groups["covariance"]), 1)
         return data
 
-    def _spread(self, covariance: Floats, level: int) -> dict[str, Any]:
-        spread, ends = np.sqrt(np.diag(covariance)), np.sqrt(self.bounds[level]).T
-        return {"spread": spread.tolist(), "intervals": ends.tolist(), "gain": self.gains[level]}
+    def _spread(self, covariance: Floats, tier: int) -> dict[str, Any]:
+        spread, ends = np.sqrt(np.diag(covariance)), np.sqrt(self.bounds[tier]).T
+        return {"spread": spread.tolist(), "intervals": ends.tolist(), "gain": self.gains[tier]}
 
 
 @dataclass(frozen=True)
@@ -350,8 +350,8 @@ class _Likelihood:
 
     def _next(self, step: _Sweep) -> _Sweep:
         new = []
-        for level in step.levels:
-            covariance, n = level.second / len(level.mean), len(level.mean)
+        for tier in step.tiers:
+            covariance, n = tier.second / len(tier.mean), len(tier.mean)
             dim = np.count_nonzero(np.diag(covariance))
             alone = (dim + PRIOR) / (n + dim + PRIOR)
             new.append(covariance + alone * (np.diag(np.diag(covariance)) - covariance))
@@ -360,8 +360,8 @@ class _Likelihood:
 
 def _beyond(steps: list[_Sweep]) -> list[Floats]:
     """Return covariances beyond those of three steps, by the roots of these."""
-    roots = [np.stack([_root(level.covariance) for level in step.levels]) for step in steps]
-    differ = np.diagonal([level.covariance for level in steps[0].levels], axis1=1, axis2=2) > 0.0
+    roots = [np.stack([_root(tier.covariance) for tier in step.tiers]) for step in steps]
+    differ = np.diagonal([tier.covariance for tier in steps[0].tiers], axis1=1, axis2=2) > 0.0
     first, second, third = roots
     by = second - first
     change = third - second - by
@@ -413,12 +413,12 @@ def spread_of(
         if likelier > LIKELIER * differ.sum():
             step, gains = new, [gains[0] + likelier, likelier]
             groups = _means(every, by, step, shifts)
-    n_means = [len(level.mean) for level in step.levels[1:]] + [1]
+    n_means = [len(tier.mean) for tier in step.tiers[1:]] + [1]
     bounds = [
-        _bounds(level, n, i > 0, differ)
-        for i, (level, n) in enumerate(zip(step.levels, n_means, strict=True))
+        _bounds(tier, n, i > 0, differ)
+        for i, (tier, n) in enumerate(zip(step.tiers, n_means, strict=True))
     ]
-    responses = Responses(step.levels[0].covariance, float(np.sqrt(step.noise2)), groups)
+    responses = Responses(step.tiers[0].covariance, float(np.sqrt(step.noise2)), groups)
     return ResponseSpread(responses, step.shift, bounds, gains, step.cost)
 
 
@@ -426,11 +426,11 @@ def _means(evidence: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str,
     """Return the means of the groups with most rows, from all trajectories."""
     names = [group_of(key, by) for key in evidence.keys]
     every = _Likelihood.of(evidence, shifts, names)
-    all_of = every.step([level.covariance for level in step.levels], step.noise2).levels[1]
+    all_of = every.step([tier.covariance for tier in step.tiers], step.noise2).tiers[1]
     n_rows = np.bincount(every.places[0], weights=evidence.n_rows)
     most = np.argsort(-n_rows, kind="stable")[:MOST_GROUPS].tolist()
-    told = np.einsum("ij,nji->ni", all_of.covariance, all_of.precision)  # share of the variance
-    unsure = 4.0 / max(len(told), 4) * (1.0 / np.maximum(told, TINY) - 1.0)  # of the covariance
+    share = np.einsum("ij,nji->ni", all_of.covariance, all_of.precision)  # of the variance
+    unsure = 4.0 / max(len(share), 4) * (1.0 / np.maximum(share, TINY) - 1.0)  # of the covariance
     groups, variances = sorted(set(names)), np.einsum("nii->ni", all_of.doubt) * (1.0 + unsure)
     means = {groups[i]: (all_of.mean[i] - step.shift).tolist() for i in most}
     errors = {groups[i]: np.sqrt(np.maximum(variances[i], 0.0)).tolist() for i in most}
@@ -438,7 +438,7 @@ def _means(evidence: Evidence, by: str, step: _Sweep, shifts: bool) -> dict[str,
     return {"by": by, "covariance": covariance, "means": means, "errors": errors}
 
 
-def _bounds(level: _Level, n_means: int, of_groups: bool, differ: np.ndarray) -> Floats:
+def _bounds(tier: _Tier, n_means: int, of_groups: bool, differ: np.ndarray) -> Floats:
     """Return the ends of the variances' intervals, by the information on all of the covariance.
 
     An interval reaches down to 0 where the variance is not clearly above it: docs/model.md 15.
@@ -446,9 +446,9 @@ def _bounds(level: _Level, n_means: int, of_groups: bool, differ: np.ndarray) ->
     """
     from scipy.special import chdtri  # what only fits need
 
-    precision = level.precision * differ[:, None] * differ
+    precision = tier.precision * differ[:, None] * differ
     n, dim = precision.shape[:2]
-    variance = np.diag(level.covariance)
+    variance = np.diag(tier.covariance)
     flat = precision.reshape(len(precision), -1)
     both = (flat.T @ flat).reshape(dim, dim, dim, dim).transpose(0, 2, 1, 3).reshape(dim**2, -1)
     rows, columns = np.triu_indices(dim)
@@ -457,9 +457,9 @@ def _bounds(level: _Level, n_means: int, of_groups: bool, differ: np.ndarray) ->
     inverse = np.linalg.pinv(0.5 * pairs.T @ both @ pairs, hermitian=True)
     squares = np.maximum(np.diag(inverse)[rows == columns], 0.0)
     error = differ * np.sqrt(squares * n / (n - n_means))  # so many tell the means
-    unknown = 1.0 - np.einsum("ij,nji->i", level.covariance, precision) / n if of_groups else 1.0
-    told = np.einsum("nii->n", precision) ** 2
-    free = max(float(told.sum() ** 2 / np.sum(told**2)) - n_means, 1.0)
+    unknown = 1.0 - np.einsum("ij,nji->i", tier.covariance, precision) / n if of_groups else 1.0
+    weight = np.einsum("nii->n", precision) ** 2
+    free = max(float(weight.sum() ** 2 / np.sum(weight**2)) - n_means, 1.0)
     whole = free / chdtri(free, [[0.025], [0.975]]) - 1.0
     low, high = variance + np.sqrt(0.5 * free) * error * whole
     low[variance <= QUANTILE * error * unknown] = 0.0

@@ -122,8 +122,8 @@ def totals(
 class LeastSquares:
     """Least squares of all lags of all features, beside a baseline and covariates.
 
-    `best` (p,) are the unknowns, of which the first are the lags of the features and perhaps of an
-    unknown past, (n_lags, dim); `half` (p, p), lower triangular, has `(half half')^-1` as their
+    `best` (p,) are the unknowns, of which the first are the lags of the features and perhaps of a
+    presample, (n_lags, dim); `half` (p, p), lower triangular, has `(half half')^-1` as their
     covariance, with `n_free` degrees of freedom. `total` (n_features,) is the sum over lags, and
     `spread` (n_features, n_features) its covariance.
     """

@@ -17,16 +17,16 @@ from lhb_engine.posterior.anytime_settings import AnytimeSettings
 from lhb_engine.posterior.gibbs_sampler import Chains
 from lhb_engine.posterior.smooth_profiles import SmoothChains
 
-WIDTH = 2.0  # prior deviation of the past's mean score about that expected, in scores' deviations
+WIDTH = 2.0  # prior deviation of the presample's score about that expected, over that of scores
 LEAST = 1e-3  # deviation of scores, over their size, below which contexts are taken to be alike
 
 
 @dataclass(frozen=True)
-class ExpectedPast:
-    """The past that contexts seen since lead to expect.
+class ExpectedPresample:
+    """The presample that contexts seen since lead to expect.
 
-    `share` (dim,) is the mean context, for each unit of the feature of the past; `spread` (dim,)
-    the standard deviation of each feature of a context; `value` that of the feature of the past, in
+    `share` (dim,) is the mean context, for each unit of the presample's feature; `spread` (dim,)
+    the standard deviation of each feature of a context; `value` that of the presample's feature, in
     the rounds before the first.
     """
 
@@ -46,8 +46,8 @@ class ExpectedPast:
 
         A theta of the features alone pays before round 1 what is expected.
         """
-        features, past = np.split(theta, [len(self.share)])
-        return np.append(features, past - features @ self.share if len(past) else 0.0)
+        features, before = np.split(theta, [len(self.share)])
+        return np.append(features, before - features @ self.share if len(before) else 0.0)
 
     def whole(self, thetas: Floats) -> Floats:
         """Return thetas for rows as they were from those for such rows, (n, dim + 1)."""
@@ -61,15 +61,15 @@ class ExpectedPast:
         return self.value / (WIDTH * max(spread, LEAST * float(np.sqrt(len(scale)))))
 
 
-def expected_past(rows: AlignedRounds | RowMoments, value: float) -> ExpectedPast:
-    """Return the past to expect by the contexts of the rows' own rounds.
+def expected_presample(rows: AlignedRounds | RowMoments, value: float) -> ExpectedPresample:
+    """Return the presample to expect by the contexts of the rows' own rounds.
 
-    Their last feature is that of the past: 0 in these rounds, and `value` before the first.
+    Their last feature is that of the presample: 0 in these rounds, and `value` before the first.
     """
     square, along, unit = rows.context_sums
     mean = along[:-1] / unit
     variance = np.maximum(square[:-1] - mean * along[:-1], 0.0) / rows.n_rows
-    return ExpectedPast(mean / value, np.sqrt(variance), value)
+    return ExpectedPresample(mean / value, np.sqrt(variance), value)
 
 
 ROWS_A_LAG = 10.0  # fewer tell smooth lag weights from others too seldom
@@ -213,7 +213,7 @@ def rank_one_posterior(
     start: Floats | None = None,
     weights: Floats | None = None,
     signed: bool = False,
-    past: float | None = None,
+    value_before: float | None = None,
     baseline: bool = False,
     settings: AnytimeSettings | None = None,
 ) -> Posterior:
@@ -224,12 +224,12 @@ def rank_one_posterior(
 
     Half of the chains start at a direction found before (`start`) and the lag weights found with
     it, the others at random and at 0. With `signed` lag weights may be negative; theta is then
-    oriented such that they sum to >= 0. With `past` the last feature is that of a past before round
-    1, with this value there: (7.29). With `baseline` all draws have one.
+    oriented such that they sum to >= 0. With `value_before` the last feature is that of the rounds
+    before the first, of this value there: (7.29). With `baseline` all draws have one.
     `settings` are numbers of chains and sweeps, and the temper of (7.8).
     """
     settings = settings or AnytimeSettings()
-    expected = None if past is None else expected_past(rows, past)
+    expected = None if value_before is None else expected_presample(rows, value_before)
     if expected is not None:
         rows = expected.less(rows)
         start = None if start is None else expected.beyond(start)
@@ -288,7 +288,7 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
 
 
 def _average(
-    draws: Draws, scale: Floats, size: float, expected: ExpectedPast | None, constant: Floats
+    draws: Draws, scale: Floats, size: float, expected: ExpectedPresample | None, constant: Floats
 ) -> Posterior:
     """Average the draws, by (7.9) and (7.10).
 
@@ -310,7 +310,7 @@ def _average(
     unit = max(float(np.linalg.norm(theta)), 1e-300)
     weights = along @ w * (unit * size / n_draws)
     directions = thetas / scale if expected is None else expected.whole(thetas / scale)
-    # what the past pays at each lag is closest to these weights times its mean score
+    # what the presample pays at each lag is closest to these weights times its mean score
     before = directions[:, n_features:].T @ w * (size / n_draws)
     score = before @ weights / max(float(weights @ weights), 1e-300)
     return Posterior(

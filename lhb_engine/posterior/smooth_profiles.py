@@ -80,7 +80,7 @@ def drawn(
 class SmoothProfiles:
     """One chain over phi, (n_lags, dim); see `SparseProfiles` for the arguments.
 
-    `groups` are features that share a profile; the others have their own. `level` (1, q) is Z'e of
+    `groups` are features that share a profile; the others have their own. `rest` (1, q) is Z'e of
     the error without any effect of covariates.
     """
 
@@ -109,14 +109,14 @@ class SmoothProfiles:
         alone = set(range(d)).difference(*groups)
         self._groups = sorted([*map(list, groups), *([j] for j in alone)])
         self._flat = moments.cross.transpose(1, 0, 2).reshape(d * h, -1)
-        self._own = {group[0]: self._block(group) for group in self._groups}
+        self._own = {group[0]: self._terms(group) for group in self._groups}
         self._shape = [(self._middle, 3, 2)] * d  # log tau, and places of L and l
         self._shares = np.ones(d)  # what each feature has of its profile: alone 1
         for group in (one for one in self._groups if len(one) > 1):
             left, sizes, _ = np.linalg.svd(self.phi[group], full_matrices=False)
             drawn = rng.standard_normal(len(group))
             self._shares[group] = left[:, 0] * np.sqrt(len(group)) if sizes[0] > 0.0 else drawn
-        self.level: Floats = np.zeros(0)
+        self.rest: Floats = np.zeros(0)
         self._look()
 
     @property
@@ -126,25 +126,25 @@ class SmoothProfiles:
 
     def sweep(self) -> None:
         """Run one Gibbs sweep: covariates, each feature's shape and profile, and the noise."""
-        self.covariates.draw(self.level, self.noise2, self._rng)
+        self.covariates.draw(self.rest, self.noise2, self._rng)
         root = self.covariates.root(self.noise2)[0]
         for group in self._groups:
             self._draw_profile(group, root)
         self._look()
         left = self._moments.square - 2.0 * float(np.sum(self.phi * self._target))
         left += float(np.sum((self._gram @ self.phi.ravel()) * self.phi))
-        left -= float(np.sum((self.level[0] @ root) ** 2))
+        left -= float(np.sum((self.rest[0] @ root) ** 2))
         gamma = self._rng.standard_gamma(0.5 * (self.n_rows + NOISE_ROWS))
         self.noise2 = np.array([0.5 * (max(left, 0.0) + self._noise_prior) / gamma])
 
     def effects(self) -> Floats:
         """Return the effects b, (1, q), that of the baseline first."""
-        return self.covariates.effects(self.level, self.noise2)
+        return self.covariates.effects(self.rest, self.noise2)
 
     def _look(self) -> None:
-        self.level = (self._moments.covariate_target - self.phi.ravel() @ self._flat)[None]
+        self.rest = (self._moments.covariate_target - self.phi.ravel() @ self._flat)[None]
 
-    def _block(self, group: list[int]) -> tuple[slice | list[int], Floats, Floats, Floats, Floats]:
+    def _terms(self, group: list[int]) -> tuple[slice | list[int], Floats, Floats, Floats, Floats]:
         """Return a group's places, and products of its columns: with all, its own, with Z and y."""
         n, (d, h) = len(group), self.phi.shape
         at = slice(group[0], group[0] + 1) if n == 1 else group  # a slice is no copy
@@ -160,7 +160,7 @@ class SmoothProfiles:
         n, s2, rng, first = len(group), float(self.noise2[0]), self._rng, group[0]
         at, rows, own, cross, target = self._own[first]
         phi, beside, share = self.phi[at].reshape(-1), cross.reshape(len(own), -1), self._shares[at]
-        level = self.level[0] + phi @ beside
+        rest = self.rest[0] + phi @ beside
         target = target - rows @ self.phi.ravel() + (own @ phi).reshape(n, -1)
 
         def products(by: Floats, axis: int) -> tuple[Floats, Floats]:
@@ -172,7 +172,7 @@ class SmoothProfiles:
                 along = along @ root
                 a = np.tensordot(by, own.reshape(2 * (n, len(own) // n)), (0, axis))
                 a = np.tensordot(a, by, (1 + axis, 0))
-            return (a - along @ along.T) / s2, (v - along @ (level @ root)) / s2
+            return (a - along @ along.T) / s2, (v - along @ (rest @ root)) / s2
 
         arguments = self.moves, self._middle, *products(share, 0), rng
         self._shape[first], profile = drawn(self._shape[first], *arguments)
@@ -182,7 +182,7 @@ class SmoothProfiles:
             z = dtrtrs(lower, v, lower=1)[0] + rng.standard_normal(n)
             share = self._shares[at] = dtrtrs(lower, z, lower=1, trans=1)[0]
         self.phi[at] = share[:, None] * profile
-        self.level = level[None] - self.phi[at].reshape(-1) @ beside
+        self.rest = rest[None] - self.phi[at].reshape(-1) @ beside
 
 
 class SmoothChains(Chains):
@@ -219,12 +219,12 @@ class SmoothChains(Chains):
         assert isinstance(data, MomentProducts)
         data.columns(self.theta, self.w)
         root = self.covariates.root(self.noise2)
-        beside, level = data.along @ root, data.total @ root
+        beside, rest = data.along @ root, data.total @ root
         gram = data.gram - beside @ beside.transpose(0, 2, 1)
-        right = data.right - (beside @ level[:, :, None])[:, :, 0]
+        right = data.right - (beside @ rest[:, :, None])[:, :, 0]
         gram /= self.noise2[:, None, None]
         right /= self.noise2[:, None]
-        return gram, right, data.square - np.vecdot(level, level)
+        return gram, right, data.square - np.vecdot(rest, rest)
 
     def _draw_weights(self) -> None:
         """Draw each chain's shape by its evidence, and the lag weights, by (14.3)."""

@@ -62,7 +62,7 @@ class SparseProfiles(Chains):
         if start is not None:
             self.w[: n_chains // 2] = start.ravel()
             self.data.columns(self.theta, self.w)
-            self.level = self.data.level(self.w)
+            self.rest = self.data.rest(self.w)
             self._draw_density_and_slab()
             self._draw_theta_and_noise()
 
@@ -97,7 +97,7 @@ def profile_posterior(
     """Sample the posterior of lag profiles phi, and average the draws.
 
     The result's `weights` are phi, (n_lags, dim), and its `theta` is the direction of what phi adds
-    up to. An arm has `n_features`; one more of the rows is that of a past before round 1. `start`
+    up to. An arm has `n_features`; one more of the rows is that of the presample. `start`
     are profiles found before. With `baseline` all draws have one. `groups` are features that share
     a smooth profile.
     """

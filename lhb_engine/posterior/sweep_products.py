@@ -73,7 +73,7 @@ class ShiftedContexts:
         return np.asarray(scipy.fft.irfft(product, self._n_fft)[..., : self._n_lags])
 
 
-_BLOCK = 2**20  # floats: columns, or filtered contexts, held at a time
+_PART = 2**20  # floats: columns, or filtered contexts, held at a time
 _AT_ONCE = 2**22  # floats: most columns held at a time by `active`
 
 Solve = Callable[[slice, Floats, Floats, Floats, Floats], Floats]
@@ -107,14 +107,14 @@ class RowProducts:
         self._signal = padded[:, rows.n_lags - 1 : rows.n_lags - 1 + self._n]
         self.error = padded[:, -self._n :]
         self._windows = np.lib.stride_tricks.sliding_window_view(padded, self._n, axis=1)
-        self._columns: Floats = np.zeros(0)  # those of the present block
+        self._columns: Floats = np.zeros(0)  # those of the present part
         self._predicted(np.zeros((n_chains, self._n)))
 
     def keep(self, chosen: Ints) -> None:
         """Resample chains by index, with repetition."""
         self.error[:] = self.error[chosen]
 
-    def level(self, w: Floats) -> Floats:
+    def rest(self, w: Floats) -> Floats:
         """Return Z'e of each chain, (n_chains, q)."""
         return np.asarray(self.error @ self._beside)
 
@@ -133,7 +133,7 @@ class RowProducts:
         along = np.stack([theta @ products for products in self._along], axis=-1)
         return along, square, self._lags.correlated(self.error, theta)
 
-    def blocks(self, order: Ints) -> Iterator[tuple[slice, Floats]]:
+    def parts(self, order: Ints) -> Iterator[tuple[slice, Floats]]:
         """Yield parts of the steps in which lag weights are drawn, with their products.
 
         Between two of them `move` is called with the changes of the weights. `order` (n_chains,
@@ -144,7 +144,7 @@ class RowProducts:
         chain = np.arange(len(order))[:, None]
         places = self.n_lags - 1 - order
         error_too = np.full((len(order), 1), self._windows.shape[1] - 1)
-        size = max(4, math.isqrt(_BLOCK // (len(order) * self._n)))
+        size = max(4, math.isqrt(_PART // (len(order) * self._n)))
         for start in range(0, order.shape[1], size):
             part = slice(start, start + size)
             at = np.concatenate([error_too, places[:, part]], axis=1)
@@ -154,7 +154,7 @@ class RowProducts:
             yield part, self._columns[:, 1:] @ self._columns.transpose(0, 2, 1)
 
     def move(self, change: Floats) -> None:
-        """Take changes of the present block's weights, (n_chains, n_part), out of the error."""
+        """Take changes of the present part's weights, (n_chains, n_part), out of the error."""
         self.error -= (change[:, None, :] @ self._columns[:, 1:])[:, 0]
 
     def fresh_noise(self, noise2: Floats, rng: np.random.Generator) -> Floats | None:
@@ -170,7 +170,7 @@ class RowProducts:
         G'G, G'y, G'Z and Z'y, G as in (7.6), to theta.
         """
         y = np.broadcast_to(self.rows.y, self.error.shape) if noise is None else self.rows.y + noise
-        at_once = max(1, _BLOCK // self.rows.contexts.size)
+        at_once = max(1, _PART // self.rows.contexts.size)
         thetas, predicted = [], []
         for start in range(0, len(w), at_once):
             part = slice(start, start + at_once)
@@ -277,7 +277,7 @@ class MomentProducts:
     def keep(self, chosen: Ints) -> None:
         """Resample chains by index: nothing is kept for a chain between sweeps."""
 
-    def level(self, w: Floats) -> Floats:
+    def rest(self, w: Floats) -> Floats:
         """Return Z'e of each chain, (n_chains, q), at the theta given last."""
         return np.asarray(self.total - (w[:, None, :] @ self.along)[:, 0])
 
@@ -291,7 +291,7 @@ class MomentProducts:
         square = np.diagonal(self.gram, axis1=1, axis2=2)
         return self.along, square, self._now.copy()
 
-    def blocks(self, order: Ints) -> Iterator[tuple[slice, Floats]]:
+    def parts(self, order: Ints) -> Iterator[tuple[slice, Floats]]:
         """Yield all steps as one part; see `RowProducts`."""
         chain = np.arange(len(order))[:, None]
         n_steps = order.shape[1]

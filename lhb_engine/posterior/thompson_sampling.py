@@ -27,25 +27,25 @@ MOST_CANDIDATES, LEAST_CANDIDATES = 64, 8
 MOST_NUMBERS = 4096  # of all candidates, beyond the fewest
 
 
-def stops_teaching(rows: AlignedRounds, past: RowMoments | None = None) -> bool:
+def stops_teaching(rows: AlignedRounds, moments: RowMoments | None = None) -> bool:
     """Whether the selected contexts no longer vary where they varied before, by (7.20).
 
-    Fewer rows than 40, or 8 a feature, do not tell; nor do more than 300 features. With `past`, the
-    moments of all rows, `rows` are the latest of them, and are compared with all.
+    Fewer rows than 40, or 8 a feature, do not tell; nor do more than 300 features. With the
+    `moments` of all rows, `rows` are the latest of them, and are compared with all.
     """
     n, dim = rows.n_rows, rows.contexts.shape[1]
     if dim > MOST_FEATURES or n < max(LEAST_ROWS, ROWS_A_FEATURE * dim):
         return False
     places = np.flatnonzero(rows.number > 0)
     places = places[np.argsort(rows.number[places], kind="stable")]
-    scale = context_scale(rows if past is None else past)
+    scale = context_scale(rows if moments is None else moments)
     selected = rows.contexts[places] / scale
-    late = selected[n // 2 :] if past is None else selected
+    late = selected[n // 2 :] if moments is None else selected
     late = np.cov(late, rowvar=False, bias=True).reshape(dim, dim)
-    if past is None:
+    if moments is None:
         every = np.cov(selected, rowvar=False, bias=True).reshape(dim, dim)
     else:
-        every = past.covariance / np.outer(scale, scale)
+        every = moments.covariance / np.outer(scale, scale)
     variance, axes = np.linalg.eigh(every)
     varied = axes[:, variance > CONSTANT]
     if varied.shape[1] == 0:
@@ -61,7 +61,7 @@ def are_untried(data: FitData, sets: Sequence[Floats]) -> bool:
     """
     if not sets or data.n_rows < max(LEAST_ROWS, ROWS_A_FEATURE * sets[0].shape[1]):
         return False
-    unseen = ~data.seen[: sets[0].shape[1]]  # an unknown past is one feature more
+    unseen = ~data.seen[: sets[0].shape[1]]  # a presample is one feature more
     return any(contexts[:, unseen].any() for contexts in sets)
 
 

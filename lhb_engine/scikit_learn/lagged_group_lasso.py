@@ -371,9 +371,9 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class LaggedGroupLassoCV(LaggedGroupLasso):
-    """`LaggedGroupLasso` with lam chosen by cross-validation over blocks of consecutive rounds.
+    """`LaggedGroupLasso` with lam chosen by cross-validation over folds of consecutive rounds.
 
-    A held-out block is predicted from the contexts of all rounds, those of its lags included:
+    A held-out fold is predicted from the contexts of all rounds, those of its lags included:
     contexts are known before rewards are. Nothing is shuffled.
 
     Parameters
@@ -384,7 +384,7 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
     eps : float
         Smallest lam, in units of lambda_max.
     n_folds : int
-        Number of held-out blocks.
+        Number of held-out folds.
     controls, zero_start, fit_intercept, standardize, standard_errors, profiles, tol
         As in `LaggedGroupLasso`.
 
@@ -393,7 +393,7 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
     lams_ : (n_lams,) array
         The path.
     mse_path_ : (n_lams, n_folds) array
-        Mean squared errors on the held-out blocks.
+        Mean squared errors on the held-out folds.
 
     Examples
     --------
@@ -406,7 +406,7 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
     2
     """
 
-    _takes_chunks = False  # held-out blocks need rows
+    _takes_chunks = False  # held-out folds need rows
 
     def __init__(
         self,

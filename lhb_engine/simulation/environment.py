@@ -1,7 +1,7 @@
 """Simulated worlds: contexts and rewards of the model (docs/model.md (1.1)).
 
 A world is immutable and does not depend on who plays it. Contexts and noise come from separate
-streams with random access: rounds may be read one by one or in blocks, repeatedly and in any
+streams with random access: rounds may be read one by one or in chunks, repeatedly and in any
 order, with the same bits, and several agents can play the same world.
 """
 
@@ -121,7 +121,7 @@ class LongHorizonEnvironment:
     def signals(self, contexts: Floats, first: int = 1) -> Floats:
         """Compute <x, theta>, (..., dim) -> (...), in one fixed order of additions.
 
-        So a block of rounds gives the same bits as its rounds one by one. `first` is the round
+        So a chunk of rounds gives the same bits as its rounds one by one. `first` is the round
         of contexts[0]; theta does not depend on it here.
         """
         out = contexts[..., 0] * self.theta[0]

@@ -20,7 +20,7 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.users import Transport, UserEnvironment
 
 TRAJECTORY = ""
-BLOCK_ROUNDS = 4096  # bounds the memory of an epoch played at once
+CHUNK_ROUNDS = 4096  # bounds the memory of an epoch played at once
 Measure = Callable[[Floats], Measurements]
 RunFit = Callable[[Agent, History], Estimate]
 
@@ -211,15 +211,15 @@ class _Log(_Played):
     def play(self, agent: Agent, last: int) -> None:
         """Play up to round `last`; an agent that learns within an epoch learns from each reward."""
         learns = agent.learns_within_epoch
-        step = 1 if learns else BLOCK_ROUNDS
+        step = 1 if learns else CHUNK_ROUNDS
         while self.n_played < last:
             first = self.n_played + 1
-            block = self.environment.contexts(first, min(last, self.n_played + BLOCK_ROUNDS))
-            for i in range(0, len(block), step):
-                contexts, t = block[i : i + step], first + i
+            chunk = self.environment.contexts(first, min(last, self.n_played + CHUNK_ROUNDS))
+            for i in range(0, len(chunk), step):
+                contexts, t = chunk[i : i + step], first + i
                 stop = self.n_played + len(contexts)
                 draws = [Draw(self.seed, TRAJECTORY, round) for round in range(t, stop + 1)]
-                self._record(contexts, agent.choose_block(contexts, draws))
+                self._record(contexts, agent.choose_many(contexts, draws))
                 self.rewards[t - 1 : stop] = self.environment.rewards(self._carried[:stop], t)
                 if learns:
                     agent.observe(self.history(), TRAJECTORY, t, float(self.rewards[t - 1]))
@@ -251,10 +251,10 @@ class _UserLog(_Played):
     def play(self, agent: Agent, last: int) -> None:
         """Play up to round `last`, and deliver what comes in before the next one."""
         has_own = agent.has_responses and agent.theta is not None
-        step = 1 if agent.learns_within_epoch or has_own else BLOCK_ROUNDS
+        step = 1 if agent.learns_within_epoch or has_own else CHUNK_ROUNDS
         self._own: dict[int, Agent] = {}  # by user, until a reward of theirs comes
         while self.n_played < last:
-            first, stop = self.n_played + 1, min(last, self.n_played + BLOCK_ROUNDS)
+            first, stop = self.n_played + 1, min(last, self.n_played + CHUNK_ROUNDS)
             contexts = self.environment.contexts(first, stop)
             signals = self.environment.signals(contexts, first)
             self.rewards[first - 1 : stop] = self.environment.errors(first, stop)
@@ -280,7 +280,7 @@ class _UserLog(_Played):
             Draw(self.seed, self.environment.key(user), round, number)
             for user, round, number in zip(users, rounds, numbers, strict=True)
         ]
-        arms, place = agent.choose_block(contexts, draws), self.visits.place[rows]
+        arms, place = agent.choose_many(contexts, draws), self.visits.place[rows]
         weights = self.environment.world.weights
         self._signals[place] = self._take(contexts, signals, arms, place, weights)
         self._position[place] = numbers

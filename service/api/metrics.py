@@ -25,8 +25,8 @@ Labels = tuple[Any, ...]
 # what is counted of each tenant, from 0 on
 COUNTED = {
     "lhb_requests_total": "Requests answered, refused ones too",
-    "lhb_decisions_total": "New decisions committed, of histories and imports none",
-    "lhb_rewards_total": "New rewards committed, of histories and imports none",
+    "lhb_decisions_total": "New decisions committed, of logs and imports none",
+    "lhb_rewards_total": "New rewards committed, of logs and imports none",
     "lhb_late_rewards_total": "Rewards that came after their trajectory's next round had begun",
     "lhb_rounds_dropped_total": "Rounds whose rows went, by keep_rounds or keep_days",
     "lhb_alarms_total": "Fits whose estimate predicts later rounds badly",

@@ -141,15 +141,15 @@ def _known_of(
     if not (estimate.get("own") or estimate.get("levels")):
         return answer
     agent = build_agent(session, reader.agent_state(session.key))
-    past = None
+    tail = None
     is_by_time = closing_of(session).is_by_time
     if row.n_measurements or is_by_time:
         first, (closed, _) = first_of_last(session, row), closed_rounds(reader, session, row, now)
         if not agent.has_responses:
             last = closed if is_by_time else row.measured_through
             first = agent.stretches.of(np.array([max(1, last)]))[0][0]
-        past = last_rounds(reader, session, row.key, first, closed)
-    own, levels = agent.response(row.key, past), estimate.get("levels")
+        tail = last_rounds(reader, session, row.key, first, closed)
+    own, levels = agent.response(row.key, tail), estimate.get("levels")
     if own is not None:
         theta, error = own
         ends = np.stack([theta - QUANTILE * error, theta + QUANTILE * error], axis=1).tolist()
@@ -162,7 +162,7 @@ def _known_of(
             reaches = np.multiply.outer(grouped["errors"][name], (-QUANTILE, QUANTILE))
             ends = (theta[:, None] + reaches).tolist()
             answer["group"] = {"name": name, "values": theta.tolist(), "intervals": ends}
-    level = levels and agent.level(row.key, past, levels["spread"])
+    level = levels and agent.level(row.key, tail, levels["spread"])
     if level:
         value, reach = level[0], QUANTILE * level[1]
         ends = [value - reach, value + reach]

@@ -1,4 +1,4 @@
-"""Appending history: rounds decided and measured elsewhere become rounds of a session."""
+"""Appending a log: rounds decided and measured elsewhere become rounds of a session."""
 
 import secrets
 from collections.abc import Callable

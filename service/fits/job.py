@@ -204,7 +204,7 @@ def in_idle_time(work: Callable[[], Returned], seconds: float) -> Returned:
     """Run `work` in a thread of the scheduling policy SCHED_IDLE (Linux; elsewhere as any thread).
 
     Any thread that wakes up preempts an idle-policy thread at once, while a niced thread keeps the
-    processor until its time slice ends. On a busy machine the idle-policy thread makes no progress,
+    processor until its quantum ends. On a busy machine the idle-policy thread makes no progress,
     and it cannot leave the policy. Therefore this process exits with `STARVED` if the work has had
     less than half a processor over `seconds`, and the caller starts it again without this.
     """

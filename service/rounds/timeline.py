@@ -70,7 +70,7 @@ class ByDecision:
 
     def refuse_time(self, asked: float | None, now: float, n_begun: int) -> None:
         """Raise a 422 if a request cannot take a decision of the time that it says."""
-        detail = "a decision names its time only in a session with a clock, or in a history"
+        detail = "a decision names its time only in a session with a clock, or in a log"
         raise Problem(ProblemCode.INVALID, detail, "at")
 
     def n_begun(self, session: SessionRow) -> int:

@@ -60,9 +60,9 @@ def own_agent(
     return (agent.responding(np.frombuffer(theta)), theta) if theta else (agent, None)
 
 
-def _theta_of(agent: Agent, key: str, past: Trajectory | None) -> bytes:
-    """Return the theta of a trajectory with this past; empty where it is everybody's."""
-    own = agent.of(key, past)
+def _theta_of(agent: Agent, key: str, tail: Trajectory | None) -> bytes:
+    """Return the theta of a trajectory with these last rounds; empty where it is everybody's."""
+    own = agent.of(key, tail)
     return b"" if own is agent or own.theta is None else own.theta.tobytes()
 
 

@@ -245,12 +245,12 @@ class Store(Protocol):
     """A database. One thread at a time uses the writer; any thread may use a reader.
 
     `is_local`: it is in this process, and reads are fast enough for the event loop.
-    `slice_seconds`: processor time that the commands of a transaction take; to read and to write
-    their rows comes on top.
+    `transaction_seconds`: processor time that the commands of a transaction take; to read and to
+    write their rows comes on top.
     """
 
     is_local: bool
-    slice_seconds: float
+    transaction_seconds: float
     slices: Slices
 
     def begin(self, *, wait: bool = True) -> Transaction:

@@ -98,15 +98,15 @@ class CommandQueue:
 
 
 class BatchSize:
-    """How many commands a transaction takes: as many as keep a processor for `slice_seconds`.
+    """How many commands a transaction takes: as many as keep a processor for `transaction_seconds`.
 
-    What a command costs is told by the last transactions. One that took longer than its slice is
+    What a command costs is told by the last transactions. One that took longer than that is
     believed at once; a cheaper one lets the next have a quarter more.
     """
 
-    def __init__(self, most: int, slice_seconds: float) -> None:
-        self._most, self._slice, self._each = most, slice_seconds, COMMAND_SECONDS
-        self._part = 1.0  # of a slice, that the present transaction has
+    def __init__(self, most: int, transaction_seconds: float) -> None:
+        self._most, self._seconds, self._each = most, transaction_seconds, COMMAND_SECONDS
+        self._part = 1.0  # of these seconds, that the present transaction has
         self.brief_seconds = 0.005  # the longest that a transaction may run in the event loop
 
     def begin(self, n_tenants: int) -> int:
@@ -120,13 +120,13 @@ class BatchSize:
     def note(self, n: int, seconds: float) -> None:
         """Note that a transaction of n commands took so many seconds of processor time."""
         each = seconds / n
-        if seconds > self._part * self._slice or each < self._each:
+        if seconds > self._part * self._seconds or each < self._each:
             self._each = max(each, CHEAPER * self._each)
 
     @property
     def n_commands(self) -> int:
-        """The commands of a whole slice: one at least, and `most` at most."""
-        return max(1, min(self._most, int(self._slice / self._each)))
+        """The commands of a whole transaction: one at least, and `most` at most."""
+        return max(1, min(self._most, int(self._seconds / self._each)))
 
 
 class BatchTimes:

@@ -159,7 +159,7 @@ class GroupCommit:
         self._after_commit = after_commit
         self._on_rollback = on_rollback
         self.clock = clock or Clock()
-        self._size = BatchSize(max_batch, store.slice_seconds)
+        self._size = BatchSize(max_batch, store.transaction_seconds)
         self._queue = CommandQueue(max_queue)
         self._thread = WriterThread()
         self._task: asyncio.Task[None] | None = None

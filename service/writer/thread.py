@@ -1,8 +1,8 @@
 """The writer's thread: it runs one job at a time and answers in the calling event loop.
 
 The thread is cheaper than an executor, which makes two futures per job, with locks and callbacks
-between them, and hands over the GIL more often. The thread asks the scheduler for short time
-slices, so that it wakes promptly while a fit occupies the processor.
+between them, and hands over the GIL more often. The thread asks the scheduler for short
+quanta of time, so that it wakes promptly while a fit occupies the processor.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
-SLICE_NS = 100_000
+QUANTUM_NS = 100_000
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # system call numbers
 Call = tuple["asyncio.Future[Any]", Callable[[Any], Any], Any]
 
@@ -55,7 +55,7 @@ class WriterThread:
             self._thread = None
 
     def _run(self) -> None:
-        take_short_slices()
+        take_short_quanta()
         while (job := self._jobs.get()) is not None:
             future, work, argument = job
             result, error = None, None
@@ -77,10 +77,10 @@ def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | N
         future.set_exception(error)
 
 
-def take_short_slices() -> None:
-    """Ask the scheduler for time slices of SLICE_NS nanoseconds for the calling thread.
+def take_short_quanta() -> None:
+    """Ask the scheduler for quanta of QUANTUM_NS nanoseconds for the calling thread.
 
-    On Linux 6.12 and later, a thread with a shorter slice preempts one with a longer slice. On
+    On Linux 6.12 and later, a thread with a shorter quantum preempts one with a longer one. On
     other systems, or if the call is refused, nothing happens.
     """
     number = SCHED_SETATTR.get(platform.machine())
@@ -88,5 +88,5 @@ def take_short_slices() -> None:
         return
     policy, nice = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
     if policy == os.SCHED_OTHER:
-        settings = struct.pack("IIQiIQQQ", 48, policy, 0, nice, 0, SLICE_NS, 0, 0)
+        settings = struct.pack("IIQiIQQQ", 48, policy, 0, nice, 0, QUANTUM_NS, 0, 0)
         ctypes.CDLL(None).syscall(number, 0, settings, 0)

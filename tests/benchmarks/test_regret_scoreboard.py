@@ -57,7 +57,7 @@ def test_results_do_not_depend_on_the_number_of_jobs():
 
 def test_variants_are_played_beside_the_agent_as_it_is():
     worlds = [replace(BOARD[1], **SMALL)]
-    same, other = "anytime sweeps=8,guard=2", "anytime kept=1,early_growth=2.0"
+    same, other = "anytime sweeps=8,acceptance=2", "anytime kept=1,early_growth=2.0"
     found = run(worlds, ["anytime", same, other], range(3))["board"][0]["algorithms"]
     assert found[same]["regret"] == found["anytime"]["regret"]
     assert found[same]["less_anytime"] == [0.0, 0.0]
@@ -68,18 +68,18 @@ def test_variants_are_played_beside_the_agent_as_it_is():
 
 
 def test_settings_are_changed_by_name():
-    _, changed = variant_of("guard=inf,sweeps=10")
-    assert (changed.guard, changed.sweeps) == (np.inf, 10)
-    assert replace(changed, guard=2.0, sweeps=8) == AnytimeSettings()
-    for wrong in ("speed=1", "sweeps=1.5", "guard"):
+    _, changed = variant_of("acceptance=inf,sweeps=10")
+    assert (changed.acceptance, changed.sweeps) == (np.inf, 10)
+    assert replace(changed, acceptance=2.0, sweeps=8) == AnytimeSettings()
+    for wrong in ("speed=1", "sweeps=1.5", "acceptance"):
         with pytest.raises(ValueError):
             variant_of(wrong)
 
 
 def test_a_variant_changes_options_and_settings():
-    options, settings = variant_of("profiles=chosen,guard=inf")
+    options, settings = variant_of("profiles=chosen,acceptance=inf")
     assert options == {"profiles": "chosen"}
-    assert settings == AnytimeSettings(guard=np.inf)
+    assert settings == AnytimeSettings(acceptance=np.inf)
     assert variant_of("") == ({}, AnytimeSettings())
     for wrong in ("profiles=all", "speed=1"):
         with pytest.raises(ValueError):

@@ -199,7 +199,7 @@ def test_a_block_is_chosen_as_its_rounds(name):
     agent = played(name)
     contexts = np.round(contexts_of(60, seed=8))
     draws = [Draw(0, "", t) for t in range(1, 61)]
-    block = agent.choose_block(contexts, draws).tolist()
+    block = agent.choose_many(contexts, draws).tolist()
     assert block == [agent.choose(c, d).arm for c, d in zip(contexts, draws, strict=True)]
 
 

@@ -226,7 +226,7 @@ def test_what_stands_between_chunks_is_bounded(
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0
 
 
-def test_every_slot_is_free_again(server: Server) -> None:
+def test_every_place_is_free_again(server: Server) -> None:
     """Fifty connections that would all have stayed for ever, on a limit of fifty."""
     head = f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 10000000\r\n\r\nx".encode()
     until(lambda: not clients_of(server))

@@ -1,4 +1,4 @@
-// What came, and what was expected: the whole history, in parts that add up; users' spread, or one user.
+// What came, and what was expected: all of it, in parts that add up; users' spread, or one user.
 
 import { get } from "./api.js"
 import { make, number } from "./dom.js"

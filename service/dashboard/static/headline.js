@@ -138,7 +138,7 @@ function untilKnown({ gain, n_rows, diagnostics }, { items, last_round }, arms, 
   return `If it stays as large, about ${several(Math.round(rounds), session.unit).replace(" ", " more ")} decide${pace ? `, about ${duration(rounds / pace)} at the pace so far` : ""}.`
 }
 
-// Whether it became better: what choices bring in the last tenth of the history beside the first.
+// Whether it became better: what choices bring in the last tenth of the rounds beside the first.
 function progress({ items }, session) {
   const known = items.filter(item => item.parts), n = Math.ceil(known.length / 10)
   if (known.length < 10) return ""

@@ -70,7 +70,7 @@ function layout(session, user) {
   ]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
   let learned = [], newest = 0, done = [], checked = [], read = null, readAt = 0, nFits = 0
-  const history = async (now, path, signal, rounds) => {
+  const reading = async (now, path, signal, rounds) => {
     const ask = (by, asked = {}) => get(`${path}/credit/arms`, { rounds, bins: BINS, by, ...asked }, signal)
     const [arms, lately] = await Promise.all([ask("position"), rounds > FEW && now.n_rounds > FEW ? ask("position", LATELY) : null])
     const series = await readSeries(path, now, rounds, arms.bins, signal)
@@ -80,13 +80,13 @@ function layout(session, user) {
 
   const update = async (now, path, signal) => {
     const isLong = now.n_rounds > FEW || (now.clock?.n_slots ?? 0) > FEW
-    if (!isLong) read = await history(now, path, signal, ALL)
+    if (!isLong) read = await reading(now, path, signal, ALL)
     else if (read === null) {
-      read = await history(now, path, signal, FEW)
+      read = await reading(now, path, signal, FEW)
       await draw(now, path, signal)
     }
     if (isLong && Date.now() - readAt > MINUTE) {
-      read = await history(now, path, signal, ALL)
+      read = await reading(now, path, signal, ALL)
       readAt = Date.now()
     }
     await draw(now, path, signal)

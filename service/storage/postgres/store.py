@@ -283,7 +283,7 @@ class PostgresStore:
     """
 
     is_local, slices = False, Slices()
-    slice_seconds = 0.003  # however few the commands, a transaction waits for the database thrice
+    transaction_seconds = 0.003  # however few its commands, one waits for the database thrice
     check_seconds = 2.0  # between two looks at the settings, while there are commits
     wait_for_reader_seconds = 5.0
 
@@ -292,7 +292,7 @@ class PostgresStore:
         self.cache = Cache()
         self._writer: Pipeline | None = None
         self._idle: list[Connection] = []
-        self._slots = threading.BoundedSemaphore(N_READERS)
+        self._permits = threading.BoundedSemaphore(N_READERS)
         self._writer = self._connect()
 
     def _connect(self) -> Pipeline:
@@ -340,7 +340,7 @@ class PostgresStore:
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:
         """Open a reader on a snapshot of the committed rows; connections are pooled."""
-        if not self._slots.acquire(timeout=self.wait_for_reader_seconds):
+        if not self._permits.acquire(timeout=self.wait_for_reader_seconds):
             raise Unavailable(ProblemCode.STORAGE_BUSY, "too many concurrent reads")
         try:
             connection = self._reading()
@@ -353,7 +353,7 @@ class PostgresStore:
                 reader.close()
                 self._idle.append(connection)
         finally:
-            self._slots.release()
+            self._permits.release()
 
     def _reading(self) -> Connection:
         while self._idle:

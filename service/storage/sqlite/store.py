@@ -332,7 +332,7 @@ class SqliteStore:
 
     is_local, slices = True, Slices()
     most_trajectories = N_CACHED_TRAJECTORIES
-    slice_seconds = 0.0015
+    transaction_seconds = 0.0015
 
     def __init__(self, path: Path) -> None:
         self.path = path

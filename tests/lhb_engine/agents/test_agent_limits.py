@@ -107,7 +107,7 @@ def test_scores_that_overflow_leave_a_decision_possible(name):
     for choice in choices:
         assert np.isfinite(choice.scores).all()
         assert 0 < choice.propensity <= 1
-    assert agent.choose_block(contexts, draws).tolist() == [choice.arm for choice in choices]
+    assert agent.choose_many(contexts, draws).tolist() == [choice.arm for choice in choices]
 
 
 def test_a_score_that_overflows_counts_as_none():

@@ -166,7 +166,7 @@ def test_whole_epoch_play_equals_round_by_round():
         draws = [Draw(1, "", t) for t in range(1, 51)]
         for theta in (None, np.ones(dim)):
             agent.theta = theta
-            arms = agent.choose_block(contexts, draws)
+            arms = agent.choose_many(contexts, draws)
             singly = [agent.choose(c, d).arm for c, d in zip(contexts, draws, strict=True)]
             assert arms.tolist() == singly
 

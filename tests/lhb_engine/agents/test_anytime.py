@@ -246,9 +246,7 @@ def test_it_decides_by_every_direction_until_another_fit_has_one():
     choices = [again.choose(c, draw) for c, draw in zip(contexts, draws, strict=True)]
     assert not any(choice.explored for choice in choices)
     best = [int(np.argmax(c @ faint.theta)) for c in contexts]
-    assert (
-        [choice.arm for choice in choices] == best == agent.choose_block(contexts, draws).tolist()
-    )
+    assert [choice.arm for choice in choices] == best == agent.choose_many(contexts, draws).tolist()
     agent.install(agent.fit(history(n=60).over(FitWindow(1, 1, 60, HORIZON, 60))))
     assert agent.deciding == "in_use"
 
@@ -264,14 +262,14 @@ def test_no_direction_stands_out_from_pure_noise_for_long():
     for seed in range(7):
         world = LongHorizonEnvironment(THETA, np.zeros(HORIZON), n_arms=4, noise=1.0, seed=seed)
         played: list[bool] = []
-        plain = Anytime.choose_block
+        plain = Anytime.choose_many
 
         def watched(agent, contexts, draws, played=played, plain=plain):
             played += [agent.deciding != "in_use" for _ in draws]
             return plain(agent, contexts, draws)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Anytime, "choose_block", watched)
+            patch.setattr(Anytime, "choose_many", watched)
             run = simulate("anytime", world, n_rounds=1000, seed=seed)
         guessed.append(np.mean(played[500:]))
         last.append(played[-1])

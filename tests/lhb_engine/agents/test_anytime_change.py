@@ -10,7 +10,7 @@ from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.guard_and_alarm import LaterRows
+from lhb_engine.posterior.acceptance_and_alarm import LaterRows
 from lhb_engine.posterior.predictor import Predictor
 from lhb_engine.posterior.smooth_profiles import SmoothChains
 from tests.examples import repeats

@@ -57,7 +57,7 @@ def test_decisions_take_the_candidates_in_turn():
     assert chosen[0].scores == pytest.approx(-arms[:, 0])
     # a trajectory's fourth round is the session's 53rd
     assert agent.choose(arms, Draw(0, "b", 4, 53)).arm == 1
-    block = agent.choose_block(np.tile(arms, (6, 1, 1)), [Draw(0, "", t) for t in range(51, 57)])
+    block = agent.choose_many(np.tile(arms, (6, 1, 1)), [Draw(0, "", t) for t in range(51, 57)])
     assert block.tolist() == [2, 0, 1, 2, 0, 1]
     huge = agent.choose(np.array([[1e308, 1e308], [-1e308, 1e308]]) * 1.7, Draw(0, "", 52))
     assert np.isfinite(huge.scores).all()

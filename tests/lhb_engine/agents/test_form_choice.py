@@ -16,8 +16,8 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
+from lhb_engine.posterior.acceptance_and_alarm import LaterMoments, LaterRows
 from lhb_engine.posterior.fit_data import fit_data
-from lhb_engine.posterior.guard_and_alarm import LaterMoments, LaterRows
 from lhb_engine.posterior.predictor import Predictor, residuals
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.posterior.sparse_profiles import profile_posterior
@@ -329,7 +329,7 @@ def test_forms_keep_their_units():
     assert KnownForm.from_json(restored).in_units(units).to_json() == known().to_json()
 
 
-def test_where_the_guard_refuses_another_form_the_installed_one_is_fitted():
+def test_where_another_form_is_refused_the_installed_one_is_fitted():
     """Else no form would be renewed, and none be judged by new parameters."""
     world = Clickbait.draw(dim=3, horizon=8, n_arms=5, pattern="flat", sparsity=3, seed=62001)
     agent = make_agent("anytime", dim=3, horizon=8)

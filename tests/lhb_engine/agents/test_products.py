@@ -67,7 +67,7 @@ def test_a_product_that_is_found_counts_in_the_scores_of_that_fit():
     assert agent.choose(contexts, draws[0]).scores.tolist() == agent.scores(contexts).tolist()
     expected = widened(contexts, ((0, 1),)) @ estimate.theta
     np.testing.assert_allclose(agent.scores(contexts), expected, rtol=1e-12)
-    both = agent.choose_block(np.stack([contexts, contexts[::-1]]), draws)
+    both = agent.choose_many(np.stack([contexts, contexts[::-1]]), draws)
     assert both.tolist() == [agent.scores(one).argmax() for one in (contexts, contexts[::-1])]
 
 
@@ -81,7 +81,7 @@ def test_a_fit_that_only_checks_is_a_whole_one_where_products_are_found():
     assert (curved.status, curved.products) == ("ok", ((0, 1),))
 
 
-def test_products_that_the_guard_refuses_change_no_score_and_the_next_fit_counts_them():
+def test_products_that_are_refused_change_no_score_and_the_next_fit_counts_them():
     agent = taught(adopts=False)
     contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (5, DIM))
     before = agent.scores(contexts)

@@ -114,13 +114,13 @@ def test_only_what_the_next_fit_needs_is_kept():
     replay = LogReplay(make_agent("uniform", dim=DIM, horizon=12))
     for start in range(0, 4000, 50):
         replay.feed(log.part(start, start + 50))
-        assert len(replay._pasts[""]) <= 12 + 50
+        assert len(replay._tails[""]) <= 12 + 50
     # ad_lasso's fits use the later half of an epoch: never the rounds before it
     replay = LogReplay(make_agent("ad_lasso", dim=DIM, horizon=12))
     for start in range(0, 4000, 50):
         replay.feed(log.part(start, start + 50))
         window = replay.agent.next_fit(replay.n_rounds)
-        kept = replay._pasts[""].first_kept
+        kept = replay._tails[""].first_kept
         assert kept >= min(window.first - 12 + 1, replay.n_rounds - 11)
 
 

@@ -59,7 +59,7 @@ def test_costs_over_many_rounds_beyond_the_horizon_are_found(seed: int) -> None:
     assert made[-1].intervals is None
 
 
-def test_an_unknown_past_is_no_feature_of_an_offer() -> None:
+def test_a_presample_is_no_feature_of_an_offer() -> None:
     """A fit's rows have a column of it, the arms of a decision have none."""
     world = LongHorizonEnvironment.draw(dim=3, horizon=8, n_arms=5, noise=0.2, sparsity=2, seed=1)
     made = simulate(

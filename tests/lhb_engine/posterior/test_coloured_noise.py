@@ -13,9 +13,9 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import FEWEST, autocorrelation, innovations, whitened
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior.acceptance_and_alarm import LaterRows
 from lhb_engine.posterior.correlated_posterior import misfit
 from lhb_engine.posterior.fit_data import RowData
-from lhb_engine.posterior.guard_and_alarm import LaterRows
 from lhb_engine.posterior.predictor import Predictor, residuals
 from tests.examples import repeats
 from tests.lhb_engine.played_histories import (

@@ -42,14 +42,14 @@ def test_chains_keep_their_residual_exact(kind):
     chains = Chains(rows, rng.standard_normal((4, DIM)), rng)
     for _ in range(3):
         chains.sweep()
-        chains.covariates.draw(chains.level, chains.noise2, rng)
+        chains.covariates.draw(chains.rest, chains.noise2, rng)
         chains._draw_weights()
         for i in range(4):
             signal = np.concatenate([np.zeros(rows.n_lags - 1), rows.contexts @ chains.theta[i]])
             seen = np.convolve(signal, chains.w[i])[rows.n_lags - 1 :][: len(rows.y)]
             left = (rows.y - seen) * (rows.intercept > 0)
             np.testing.assert_allclose(chains.data.error[i], left, atol=1e-10)
-            np.testing.assert_allclose(chains.level[i], left @ rows.beside, atol=1e-9)
+            np.testing.assert_allclose(chains.rest[i], left @ rows.beside, atol=1e-9)
         assert (chains.w >= 0).all()
 
 

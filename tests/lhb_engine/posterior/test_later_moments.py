@@ -10,8 +10,8 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow
 from lhb_engine.posterior import fit_data
+from lhb_engine.posterior.acceptance_and_alarm import LaterMoments, LaterRows
 from lhb_engine.posterior.fit_data import RowData, later_rows, moments_pay
-from lhb_engine.posterior.guard_and_alarm import LaterMoments, LaterRows
 from lhb_engine.posterior.predictor import Predictor
 from tests.lhb_engine.draw_little import draw_little
 from tests.lhb_engine.played_histories import (

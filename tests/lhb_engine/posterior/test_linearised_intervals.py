@@ -179,7 +179,7 @@ def test_rows_and_their_moments_say_the_same(rho):
     rows = rows_with(0.0)
     found = rank_one_posterior(rows, [1, 2])
     here = certainty(rows, found, ACTIVE, rho)
-    there = certainty(rows, found, ACTIVE, rho, past=session_moments(rows).whitened(0.0))
+    there = certainty(rows, found, ACTIVE, rho, moments=session_moments(rows).whitened(0.0))
     np.testing.assert_allclose(here.lag_weights, there.lag_weights, rtol=1e-8)
     np.testing.assert_allclose(here.theta, there.theta, rtol=1e-8)
 

@@ -20,7 +20,7 @@ from tests.lhb_engine.played_histories import (
 from tests.lhb_engine.played_histories import KINDS as WITHOUT_COVARIATES
 
 KINDS = WITHOUT_COVARIATES | WITH_COVARIATES
-STATE = ("theta", "w", "noise2", "slab2", "density", "level")
+STATE = ("theta", "w", "noise2", "slab2", "density", "rest")
 
 
 def rows_and_moments(kind, rho=0.0, **shape):

@@ -113,8 +113,8 @@ def test_groups_are_those_of_dense_algebra() -> None:
     assert step.shift == pytest.approx(shift, rel=1e-6)
     assert step.cost == pytest.approx(0.5 * cost, rel=1e-9)
     means = (groups @ to_groups.T @ rest).reshape(3, DIM)
-    assert step.levels[1].mean == pytest.approx(shift + means, rel=1e-6)
-    assert step.levels[0].mean == pytest.approx(
+    assert step.tiers[1].mean == pytest.approx(shift + means, rel=1e-6)
+    assert step.tiers[0].mean == pytest.approx(
         shift + means[place] + (users @ to_own.T @ rest).reshape(6, DIM), rel=1e-6
     )
     flat = carried @ carried.T * 1e6  # of a mean of which nothing is known
@@ -122,7 +122,7 @@ def test_groups_are_those_of_dense_algebra() -> None:
     at = to_own @ users + to_groups @ groups @ apart.T + 1e6 * np.tile(carried, 6)
     prior = users + apart @ groups @ apart.T + 1e6 * np.tile(np.eye(DIM), (6, 6))
     doubt = prior - at.T @ np.linalg.solve(whole + flat, at)
-    assert step.levels[0].doubt[4] == pytest.approx(doubt[12:15, 12:15], rel=1e-3)
+    assert step.tiers[0].doubt[4] == pytest.approx(doubt[12:15, 12:15], rel=1e-3)
 
 
 def test_a_level_beside_an_own_response_is_that_of_dense_algebra() -> None:
@@ -234,7 +234,7 @@ def test_own_responses_about_a_wrong_lag_do_not_keep_it(seed: int) -> None:
     assert found.own["gain"] > 2 * spread.gains[0]
 
 
-def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
+def test_acceptance_judges_a_new_direction_about_its_own_responses() -> None:
     """Rows less what the installed one's responses add would speak against any other."""
     history, _ = drawn(6, 8, 60, 0.5 * np.eye(DIM))
     agent = make_agent("anytime", dim=DIM, horizon=len(WEIGHTS), own=True, zero_start=True)
@@ -245,7 +245,7 @@ def test_the_guard_judges_a_new_direction_about_its_own_responses() -> None:
     past = RowsPast(agent, history.window, align(agent.told(history)))
     assert past.later is not None
     new = replace(KNOWN, own=own).in_units(past.units)
-    assert not past.later.is_better_than(new, agent.settings.guard)
+    assert not past.later.is_better_than(new, agent.settings.acceptance)
 
 
 @pytest.mark.slow

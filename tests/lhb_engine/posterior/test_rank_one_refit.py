@@ -43,11 +43,11 @@ def test_it_is_whites_covariance_in_a_dense_fourier_basis(n):
     np.testing.assert_allclose(one.by_frequency(of), expected[np.ix_(of, of)], rtol=1e-8)
 
 
-def test_a_blocks_width_does_not_matter():
+def test_the_number_of_columns_at_once_does_not_matter():
     rng = np.random.default_rng(1)
     one = refit_of(design(120, rng, 12), rng.standard_normal(120))
     whole = one.by_frequency(np.arange(12))
-    np.testing.assert_allclose(one.by_frequency(np.arange(12), block=5), whole, rtol=1e-9)
+    np.testing.assert_allclose(one.by_frequency(np.arange(12), n_columns=5), whole, rtol=1e-9)
 
 
 @pytest.mark.parametrize("amplitude", [0.0, 2.0])

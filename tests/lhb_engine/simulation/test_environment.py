@@ -19,7 +19,7 @@ def world(seed: int = 3, **changed: object) -> LongHorizonEnvironment:
 @pytest.mark.parametrize("dim", [1, 5, 10, 33])
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.lists(st.integers(1, 59), max_size=6, unique=True), seed=st.integers(0, 2**53 - 1))
-def test_blocks_of_any_size_in_any_order_are_single_rounds(dim, cuts, seed):
+def test_chunks_of_any_size_in_any_order_are_single_rounds(dim, cuts, seed):
     env = world(seed, dim=dim)
     contexts = env.contexts(1, 60)
     signals = env.signals(contexts)[:, 0]

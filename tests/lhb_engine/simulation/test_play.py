@@ -9,7 +9,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.play import BLOCK_ROUNDS, simulate
+from lhb_engine.simulation.play import CHUNK_ROUNDS, simulate
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
 
 
@@ -54,9 +54,9 @@ def test_uniform_played_at_once_is_uniform_round_by_round():
 
 @pytest.mark.parametrize("algorithm", ["lin_ucb", "ucb_mp"])
 def test_those_that_learn_from_each_reward_are_played_round_by_round(algorithm, monkeypatch):
-    monkeypatch.setattr("lhb_engine.simulation.play.BLOCK_ROUNDS", 7)
+    monkeypatch.setattr("lhb_engine.simulation.play.CHUNK_ROUNDS", 7)
     env = world()
-    for n_rounds in (49, 50):  # the last block is whole, or one round
+    for n_rounds in (49, 50):  # the last chunk is whole, or one round
         played = simulate(algorithm, env, n_rounds=n_rounds, seed=5)
         arms, rewards, estimates = by_hand(algorithm, env, n_rounds, 5)
         assert np.array_equal(played.arms, arms)
@@ -64,11 +64,11 @@ def test_those_that_learn_from_each_reward_are_played_round_by_round(algorithm, 
         same(played.estimates, estimates)
 
 
-def test_an_epoch_longer_than_a_block_is_played_whole():
-    env, n = world(), 2 * BLOCK_ROUNDS + 5
+def test_an_epoch_longer_than_a_chunk_is_played_whole():
+    env, n = world(), 2 * CHUNK_ROUNDS + 5
     played = simulate("uniform", env, n_rounds=n, seed=5)
     contexts, agent = env.contexts(1, n), make_agent("uniform", dim=env.dim, horizon=env.horizon)
-    arms = agent.choose_block(contexts, [Draw(5, "", t) for t in range(1, n + 1)])
+    arms = agent.choose_many(contexts, [Draw(5, "", t) for t in range(1, n + 1)])
     selected = contexts[np.arange(n), arms]
     assert np.array_equal(played.arms, arms)
     assert np.array_equal(played.selected, selected)

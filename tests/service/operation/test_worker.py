@@ -27,7 +27,7 @@ class LostClaims:
 async def test_a_claim_that_is_lost_takes_no_place() -> None:
     """Else every process would be taken for good, and no fit would begin again."""
     settings = Settings(database_url="postgresql://nobody@127.0.0.1/none", fit_workers=1)
-    worker = Worker(settings, cast(PostgresStore, Mock(slice_seconds=1.0)))
+    worker = Worker(settings, cast(PostgresStore, Mock(transaction_seconds=1.0)))
     before = worker._places.room
     with pytest.raises(Unavailable):
         await worker._claim(cast(Claims, LostClaims()))

@@ -289,7 +289,7 @@ def test_another_s_decision_waits_for_no_long_transaction(harness: ServiceHarnes
     harness.commit.on_batch = lambda seconds, n: taken.append(n)
 
     async def play() -> None:
-        flood = [Costs(harness.store.slice_seconds / 4) for _ in range(200)]
+        flood = [Costs(harness.store.transaction_seconds / 4) for _ in range(200)]
         await asyncio.gather(*(harness.commit.submit_all(list(flood)) for _ in range(3)))
         await harness.commit.close()
 

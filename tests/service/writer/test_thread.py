@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.writer.thread import SLICE_NS, WriterThread
+from service.writer.thread import QUANTUM_NS, WriterThread
 
 
 def test_jobs_run_one_by_one_in_one_thread_and_end_with_it() -> None:
@@ -45,7 +45,7 @@ def test_what_a_job_raises_is_raised_where_it_was_asked_for(error: BaseException
     thread.close()
 
 
-def slice_ns(_: None) -> int:
+def quantum_ns(_: None) -> int:
     """Of the calling thread; 0 where the kernel does not say."""
     told = Path("/proc/thread-self/sched")
     found = re.search(r"(?m)^se\.slice *: *(\d+)$", told.read_text() if told.exists() else "")
@@ -53,17 +53,17 @@ def slice_ns(_: None) -> int:
 
 
 @pytest.mark.skipif(
-    not slice_ns(None), reason="the kernel does not tell a slice: Linux 6.12 and later may"
+    not quantum_ns(None), reason="the kernel does not tell a quantum: Linux 6.12 and later may"
 )
-def test_it_is_scheduled_in_short_slices_and_no_other_thread_is() -> None:
+def test_it_is_scheduled_in_short_quanta_and_no_other_thread_is() -> None:
     thread = WriterThread()
 
     async def play() -> int:
-        return await thread.call(slice_ns, None)
+        return await thread.call(quantum_ns, None)
 
-    before = slice_ns(None)
-    assert asyncio.run(play()) == SLICE_NS < before
-    assert slice_ns(None) == before
+    before = quantum_ns(None)
+    assert asyncio.run(play()) == QUANTUM_NS < before
+    assert quantum_ns(None) == before
     thread.close()
 
 

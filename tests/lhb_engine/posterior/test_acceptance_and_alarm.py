@@ -1,4 +1,4 @@
-"""The guard: an installed estimate yields to a new one unless that is clearly worse."""
+"""Acceptance: an installed estimate yields to a new one unless that is clearly worse."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import moments_of
-from lhb_engine.posterior.guard_and_alarm import LaterMoments, LaterRows
+from lhb_engine.posterior.acceptance_and_alarm import LaterMoments, LaterRows
 from lhb_engine.posterior.predictor import Predictor, residuals
 from tests.lhb_engine.played_histories import LAG_WEIGHTS, THETA, history
 
 
 @pytest.mark.parametrize(("errors", "refused"), [(-3.0, False), (1.8, False), (2.2, True)])
-def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, refused):
+def test_only_what_is_worse_by_two_standard_errors_is_refused(errors, refused):
     """(7.11): some excess is chance. The new baseline is tuned to an excess of so many errors."""
     rows = align(history(n=120, noise=0.5))
     old = Predictor(LAG_WEIGHTS, THETA, 0.0, 0.5, 60, True)
@@ -32,7 +32,7 @@ def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, ref
     if errors > 0:
         assert excess(level) == pytest.approx(errors, abs=0.01)
     new = Predictor(LAG_WEIGHTS, THETA, float(level), 0.5, 120, True)
-    assert since.is_better_than(new, Anytime.settings.guard) == refused
+    assert since.is_better_than(new, Anytime.settings.acceptance) == refused
 
 
 @pytest.mark.parametrize("settled", [True, False])

@@ -1,4 +1,4 @@
-"""A walking level is told from a change of theta or of the lag weights (docs/model.md (7.26))."""
+"""A random walk is told from a change of theta or of the lag weights (docs/model.md (7.26))."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.fit_past import RowsPast
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.guard_and_alarm import LaterRows, alarm_limit
+from lhb_engine.posterior.acceptance_and_alarm import LaterRows, alarm_limit
 from lhb_engine.posterior.predictor import Predictor
-from lhb_engine.posterior.walking_level import less_level, level_gain
+from lhb_engine.posterior.random_walk import less_walk, walk_gain
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 
 NOISE, FITTED = 0.1, 300
@@ -20,24 +20,24 @@ ASIDE = np.linalg.svd(THETA[np.newaxis])[2][-1]
 
 
 def played(n=400, seed=0, step=0.0, theta=THETA, weights=LAG_WEIGHTS, noise=NOISE):
-    """Rounds after the last of which fits know, `FITTED`, differ: steps of a level, or the rest."""
+    """Rounds after the last of which fits know, `FITTED`, differ: steps of a walk, or the rest."""
     rng = np.random.default_rng(seed)
     xi, later = rng.uniform(-1, 1, (n, DIM)), np.arange(1, n + 1) > FITTED
     before = np.convolve(xi @ THETA, LAG_WEIGHTS)[:n]
     signal = np.where(later, np.convolve(xi @ theta, weights)[:n], before)
-    level = np.cumsum(np.where(later, step * rng.standard_normal(n), 0.0))
+    walk = np.cumsum(np.where(later, step * rng.standard_normal(n), 0.0))
     spread = np.where(later, noise, NOISE)
-    reward = signal + level + spread * rng.standard_normal(n)
+    reward = signal + walk + spread * rng.standard_normal(n)
     part = Trajectory(xi, Measurements.single(np.arange(1, n + 1), reward))
     return History(DIM, {"0": part}).over(FitWindow(2, 1, n, HORIZON, n))
 
 
 def gains(chance=1e-3, **world):
     rows = [align(played(seed=seed, **world)) for seed in range(10)]
-    return [level_gain(KNOWN, one, chance=chance) for one in rows]
+    return [walk_gain(KNOWN, one, chance=chance) for one in rows]
 
 
-def test_a_level_that_walks_explains_what_it_moves():
+def test_a_walk_explains_what_it_moves():
     found = gains(step=0.02)
     assert None not in found
     assert np.median(found) == 0.2  # the best gain for steps of 0.2 of the noise is 0.18
@@ -63,8 +63,8 @@ def test_it_explains_no_other_change(world):
     assert gains(**world) == [None] * 10
 
 
-def test_contexts_that_explain_what_a_level_leaves_speak_against_it():
-    """Theta is turned so little that a level leaves no more than noise may be."""
+def test_contexts_that_explain_what_a_walk_leaves_speak_against_it():
+    """Theta is turned so little that a walk leaves no more than noise may be."""
     small = {"theta": np.cos(0.12) * THETA + np.sin(0.12) * ASIDE, "n": 500}
     assert gains(**small) == [None] * 10
     assert None not in gains(chance=-1.0, **small)
@@ -81,29 +81,29 @@ def test_a_change_that_came_lately_is_not_lost_among_the_rows_before():
         measured = replace(part.measurements, value=value)
         return align(replace(past, trajectories={"0": replace(part, measurements=measured)}))
 
-    assert [level_gain(KNOWN, changed(seed)) for seed in range(4)] == [None] * 4
-    assert None not in [level_gain(KNOWN, changed(seed), parts=(1,)) for seed in range(4)]
+    assert [walk_gain(KNOWN, changed(seed)) for seed in range(4)] == [None] * 4
+    assert None not in [walk_gain(KNOWN, changed(seed), parts=(1,)) for seed in range(4)]
 
 
 def test_of_few_rows_nothing_is_said():
-    assert level_gain(KNOWN, align(played(n=FITTED + 19))) is None
-    assert level_gain(KNOWN, align(played(n=FITTED + 20))) is not None
+    assert walk_gain(KNOWN, align(played(n=FITTED + 19))) is None
+    assert walk_gain(KNOWN, align(played(n=FITTED + 20))) is not None
     many = replace(KNOWN, theta=np.eye(30)[0], lag_weights=np.zeros(HORIZON))
     rows = align(history(n=FITTED + 59))
     wide = replace(rows, contexts=np.random.default_rng(0).standard_normal((len(rows.y), 30)))
-    assert level_gain(many, wide) is None  # 30 features, of 59 rows
+    assert walk_gain(many, wide) is None  # 30 features, of 59 rows
 
 
-def test_the_level_follows_rows_in_the_order_of_the_session():
+def test_the_walk_follows_rows_in_the_order_of_the_session():
     rows = align(history(n=30, n_parts=2, keep=0.7))
     values = np.where(rows.number > 0, np.random.default_rng(1).standard_normal(len(rows.y)), 0.0)
-    found, level = less_level(rows, values, 0.2), 0.0
+    found, walk = less_walk(rows, values, 0.2), 0.0
     places = np.flatnonzero(rows.number > 0)
     for place in places[np.argsort(rows.number[places])]:
-        assert found[place] == pytest.approx(values[place] - level)
-        level += 0.2 * (values[place] - level)
+        assert found[place] == pytest.approx(values[place] - walk)
+        walk += 0.2 * (values[place] - walk)
     assert not found[rows.number == 0].any()
-    both = less_level(rows, np.column_stack([values, 2 * values]), 0.2)
+    both = less_walk(rows, np.column_stack([values, 2 * values]), 0.2)
     np.testing.assert_allclose(both, np.column_stack([found, 2 * found]))
 
 
@@ -114,7 +114,7 @@ def fit_of(past):
 
 
 @pytest.mark.slow
-def test_no_alarm_is_raised_where_a_level_walks():
+def test_no_alarm_is_raised_where_rewards_walk():
     """Errors are far beyond noise, and a fit of all rows does not explain them either."""
     alarms = unexplained = 0
     for seed in range(12):
@@ -128,7 +128,7 @@ def test_no_alarm_is_raised_where_a_level_walks():
 
 
 def test_of_a_walk_and_a_change_the_change_is_seen():
-    """Windows are compared about the level; the one after the change predicts best."""
+    """Windows are compared about the walk; the one after the change predicts best."""
     fit = fit_of(played(n=500, step=0.03, theta=-THETA))
     estimate = fit.estimate()
     assert estimate.diagnostics["alarm"]

@@ -7,9 +7,9 @@ import pytest
 
 from lhb_engine.agents import OptionError, make_agent
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.design.unknown_past import with_past
+from lhb_engine.design.presample import with_presample
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.rank_one_posterior import expected_past
+from lhb_engine.posterior.rank_one_posterior import expected_presample
 from tests.lhb_engine.played_histories import (
     DIM,
     HORIZON,
@@ -22,14 +22,14 @@ from tests.lhb_engine.played_histories import (
 OFFSET = 3.0  # of all contexts
 
 
-def running(n=120, n_parts=1, seed=0, spans=(), past=True):
+def running(n=120, n_parts=1, seed=0, spans=(), presample=True):
     """A history whose contexts have mean 3, before round 1 as after."""
     found = history(n=n, n_parts=n_parts, seed=seed, spans=spans)
     rng, parts = np.random.default_rng(seed + 1), {}
     for key, part in found.trajectories.items():
         contexts, m = part.contexts + OFFSET, part.measurements
         before = rng.uniform(-0.1, 0.1, (HORIZON, DIM)) + OFFSET
-        whole = np.concatenate([before, contexts]) if past else contexts
+        whole = np.concatenate([before, contexts]) if presample else contexts
         rewards = rewards_of(whole)[-n:] + 0.05 * rng.standard_normal(n)
         value = np.add.reduceat(rewards, m.first - 1)
         parts[key] = replace(part, contexts=contexts, measurements=replace(m, value=value))
@@ -58,14 +58,14 @@ def test_what_was_chosen_before_round_1_is_found(shape):
         assert assumed > 2 * told
 
 
-def test_the_past_is_first_taken_to_be_like_what_came_since():
+def test_the_presample_is_first_taken_to_be_like_what_came_since():
     # 10 rows of 12 lags: with a prior about 0 the mean cosine is 0.74
     found = [agent(zero_start=False).fit(running(n=10, seed=10 * i)) for i in range(8)]
     assert np.mean([estimate.theta @ THETA for estimate in found]) > 0.9
 
 
 def test_where_nothing_was_chosen_before_nothing_is_lost():
-    past = running(past=False)
+    past = running(presample=False)
     free, plain = agent(zero_start=False).fit(past), agent().fit(past)
     assert free.diagnostics["score_before"] == pytest.approx(0.0, abs=0.05)
     assert "score_before" not in plain.diagnostics
@@ -109,7 +109,7 @@ def test_units_change_nothing_but_the_score():
     assert scores[1] == pytest.approx(scores[0] * 2.0**20, rel=1e-6)
 
 
-def test_levels_and_a_past_together():
+def test_levels_and_a_presample_together():
     past = running(n=20, n_parts=60)
     drawn = np.random.default_rng(0).normal(0, 3, 60)
     parts = {}
@@ -122,7 +122,7 @@ def test_levels_and_a_past_together():
     assert low < drawn.std() < high
 
 
-def test_arms_that_never_change_are_drawn_without_the_past():
+def test_arms_that_never_change_are_drawn_without_the_presample():
     past = running(n=200)
     [part] = past.trajectories.values()
     fixed = np.repeat(part.contexts[:1], 200, axis=0)
@@ -139,12 +139,12 @@ def test_a_wrong_start_is_named():
     assert refused.value.option == "zero_start"
 
 
-def test_a_past_is_expected_at_the_mean_of_the_contexts():
+def test_a_presample_is_expected_at_the_mean_of_the_contexts():
     """In units of the feature that stands for it, with the contexts' spread about that mean."""
     contexts = np.random.default_rng(0).uniform(-1, 1, (400, DIM)) + OFFSET
     part = Trajectory(contexts, Measurements.single(np.arange(1, 401), np.ones(400)))
     window = FitWindow(1, 1, 400, HORIZON, 400)
-    rows = align(with_past(History(DIM, {"": part}).over(window)))
-    found = expected_past(rows, 2.0)
+    rows = align(with_presample(History(DIM, {"": part}).over(window)))
+    found = expected_presample(rows, 2.0)
     np.testing.assert_allclose(found.share, contexts.mean(axis=0) / 2.0, rtol=1e-6)
     np.testing.assert_allclose(found.spread, contexts.std(axis=0), rtol=1e-6)

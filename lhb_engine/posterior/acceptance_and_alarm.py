@@ -1,4 +1,4 @@
-"""Out-of-sample checks of an installed estimate: the guard (7.11) and the alarm (7.12).
+"""Out-of-sample checks of an installed estimate: acceptance (7.11) and the alarm (7.12).
 
 Equation numbers are those of docs/model.md.
 """
@@ -22,8 +22,8 @@ WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
 SURE = 5.0  # standard errors of that ratio under normal noise
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
 FALLS = 1.0  # standard errors by which rewards fall with what was expected
-FEWEST_BETTER = 4  # rows, for the guard
-LEAST_BETTER = 1e-3  # of the noise's variance, below which the guard takes errors for equal
+FEWEST_BETTER = 4  # rows, to refuse a new one
+LEAST_BETTER = 1e-3  # of the noise's variance, below which errors count as equal
 ONE = 1e-6  # of a mean difference: with a smaller standard error all rows are one row, repeated
 
 
@@ -71,10 +71,10 @@ class HeldOut(ABC):
 
     @cached_property
     def still_rises(self) -> bool:
-        """Whether rewards, about their level, do not fall with what was expected (7.34)."""
-        level = replace(self.old, theta=np.zeros_like(self.old.theta))
-        products = self.products(self.old, level, replace(level, intercept=level.intercept + 1.0))
-        # of errors: the level's less the old estimate's are its scores; less one more, a constant
+        """Whether rewards, about their mean, do not fall with what was expected (7.34)."""
+        flat = replace(self.old, theta=np.zeros_like(self.old.theta))
+        products = self.products(self.old, flat, replace(flat, intercept=flat.intercept + 1.0))
+        # of errors: the flat one's less the old one's are its scores; less one more, a constant
         by = np.array([[-1, 1, 0], [0, 1, 0], [0, 1, -1]])
         products = by @ products @ by.T
         about = products[:2, :2] - np.outer(products[:2, 2], products[:2, 2]) / products[2, 2]

@@ -1,4 +1,4 @@
-"""A past before round 1 as one more feature: its columns, from rows and from moments."""
+"""The presample as one more feature: its columns, from rows and from moments."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import pytest
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.moment_sums import session_moments
-from lhb_engine.design.unknown_past import with_past
+from lhb_engine.design.presample import with_presample
 from lhb_engine.history import Trajectory
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, history
@@ -26,9 +26,9 @@ def lagged_past(past):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_past_is_seen_where_lags_reach_before_round_1(kind):
+def test_the_presample_is_seen_where_lags_reach_before_round_1(kind):
     past = history(**KINDS[kind])
-    plain, rows = align(past), align(with_past(past))
+    plain, rows = align(past), align(with_presample(past))
     assert rows.n_lags == HORIZON
     places = np.flatnonzero(rows.number > 0)
     places = places[np.argsort(rows.number[places], kind="stable")]
@@ -45,8 +45,8 @@ def test_the_past_is_seen_where_lags_reach_before_round_1(kind):
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.6])
-def test_differences_of_rows_take_the_past_s_too(rho):
-    rows = align(with_past(history(n=40)))
+def test_differences_of_rows_take_the_presamples_too(rho):
+    rows = align(with_presample(history(n=40)))
     white = whitened(rows, rho)
     later = session_moments(rows).whitened(rho)
     places = np.flatnonzero(white.number > 0)
@@ -57,8 +57,9 @@ def test_differences_of_rows_take_the_past_s_too(rho):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_and_moments_draw_the_same(kind):
-    rows = align(with_past(history(**KINDS[kind])))
-    both = [rank_one_posterior(d, [1, 2], past=1.0) for d in (rows, session_moments(rows).rows)]
+    rows = align(with_presample(history(**KINDS[kind])))
+    data = rows, session_moments(rows).rows
+    both = [rank_one_posterior(one, [1, 2], value_before=1.0) for one in data]
     assert both[0].n_features == DIM
     assert len(both[0].theta) == DIM + 1
     for name in ("theta", "weights", "effects"):
@@ -72,7 +73,7 @@ def test_a_part_of_a_trajectory_keeps_its_rounds():
     rows = part.measurements.between(40, 60)
     late = Trajectory(part.contexts[20:], rows, 21, part.numbering[20:])
     cut = replace(past, trajectories={"0": late})
-    whole, some = align(with_past(past)).rows(40, 60), align(with_past(cut))
+    whole, some = align(with_presample(past)).rows(40, 60), align(with_presample(cut))
     shown = whole.number > 0
     np.testing.assert_array_equal(whole.round[shown], some.round[some.number > 0])
     assert not some.contexts[:, DIM].any()

@@ -1,4 +1,4 @@
-"""A past before a trajectory's first round, of which nothing is known (docs/model.md (7.29)).
+"""The presample: rounds before the first, of which nothing is known (docs/model.md (7.29)).
 
 What was chosen then still pays in the first h - 1 rounds. Its mean score is one more unknown, as if
 each round before the first had a feature of its own, which no later round has.
@@ -11,7 +11,7 @@ import numpy as np
 from lhb_engine.history import History, Parts
 
 
-def with_past(history: History) -> History:
+def with_presample(history: History) -> History:
     """Return a history with one more feature, 1 in the rounds before the first one and 0 after.
 
     Trajectories that begin with round 1 have as many rounds before it as lags reach. All rounds are

@@ -164,7 +164,7 @@ LOST = (
 )
 NO_VALUES = (
     "the session's {before.n_rounds} rounds have no values of the covariate {what!r}, which would "
-    "count 0: create a new session with it, and send its rounds as a log, with their values"
+    "count 0: create a new session with it, and send its rounds as history, with their values"
 )
 NO_PAST = "{after.algorithm} learns from each reward as it comes, not from a past"
 

@@ -112,6 +112,52 @@ def test_checks_that_cannot_be_made_are_told_from_those_that_find_nothing(n, kno
     assert {each for one in missing.values() for each in one["codes"]} <= {*ASKED}
 
 
+@pytest.mark.parametrize(("noise", "is_found"), [(0.1, False), (0.02, True)])
+def test_what_a_prior_leaves_of_rewards_is_no_error(noise, is_found):
+    """A swing of a hundredth, where rewards have no noise at all."""
+    contexts = contexts_of()
+    swing = 0.01 * np.sin(2 * np.pi * TIME / 24)
+    rewards = np.convolve(contexts @ THETA, WEIGHTS)[:ROUNDS] + swing
+    some = codes(one(contexts, rewards), replace(KNOWN, noise=noise))
+    assert "season" in some if is_found else some == []
+
+
+def test_scores_are_checked_before_lags_are():
+    """In 40 rows, over three times the horizon, and nothing is found that would explain more."""
+    contexts = contexts_of(40)
+    rows = latest(one(contexts, 7 + paid(contexts)), HORIZON)
+    some, unchecked = told_apart(checked(rows, KNOWN, HORIZON, DIM, None, 0))
+    assert some == []
+    by_rows = {code for each in unchecked if each.missing == "rows" for code in each.codes}
+    assert {"horizon_short", "lags_change"} <= by_rows
+    left_out = {code for each in unchecked for code in each.codes}
+    assert not {"scores_curved", "rewards_limited"} & left_out
+
+
+@pytest.mark.parametrize(("n_known", "is_told"), [(ROUNDS // 3, False), (ROUNDS, True)])
+def test_what_choices_change_is_checked_where_most_sets_are_known(n_known, is_told):
+    contexts = contexts_of()
+    shared = np.column_stack([np.ones(ROUNDS), 0.5 * contexts_of(seed=5)])
+    shared[n_known:] = 0.0
+    [(name, part)] = one(contexts, paid(contexts)).trajectories.items()
+    history = replace(over({name: replace(part, covariates=shared)}), groups=(1 + DIM,))
+    _, unchecked = told_apart(checked(latest(history, HORIZON), KNOWN, HORIZON, DIM, None, 1 + DIM))
+    by_sets = {code for each in unchecked if each.missing == "sets" for code in each.codes}
+    assert ("offers_follow" in by_sets) != is_told
+
+
+@pytest.mark.parametrize(
+    ("n", "dim", "missing"), [(200, 301, "features"), (20, 3, "rows"), (200, 3, None)]
+)
+def test_features_that_are_too_many_are_not_checked_for_being_alike(n, dim, missing):
+    contexts = numbers().uniform(-1, 1, (n, dim))
+    measured = Measurements.single(np.arange(1, n + 1), contexts[:, 0])
+    history = History(dim, {"": Trajectory(contexts, measured)}).over(FitWindow(1, 1, n, 2, n))
+    outcomes = checked(latest(history, 2), None, 2, dim, None, 0)
+    said = [one.missing for one in told_apart(outcomes)[1] if "features_alike" in one.codes]
+    assert said == [missing] * (missing is not None)
+
+
 @pytest.mark.parametrize(("n_lags", "is_told"), [(200, True), (201, False)])
 def test_lag_profiles_that_no_fit_tells_apart_are_unchecked(n_lags, is_told):
     contexts, weights = contexts_of(900), np.append(WEIGHTS, np.zeros(n_lags))[:n_lags]

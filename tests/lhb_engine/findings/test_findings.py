@@ -134,7 +134,9 @@ def test_scores_are_checked_before_lags_are():
     assert not {"scores_curved", "rewards_limited"} & left_out
 
 
-@pytest.mark.parametrize(("n_known", "is_told"), [(ROUNDS // 3, False), (ROUNDS, True)])
+@pytest.mark.parametrize(
+    ("n_known", "is_told"), [(ROUNDS * 3 // 8, False), (ROUNDS * 5 // 8, True)]
+)
 def test_what_choices_change_is_checked_where_most_sets_are_known(n_known, is_told):
     contexts = contexts_of()
     shared = np.column_stack([np.ones(ROUNDS), 0.5 * contexts_of(seed=5)])
@@ -154,8 +156,11 @@ def test_features_that_are_too_many_are_not_checked_for_being_alike(n, dim, miss
     measured = Measurements.single(np.arange(1, n + 1), contexts[:, 0])
     history = History(dim, {"": Trajectory(contexts, measured)}).over(FitWindow(1, 1, n, 2, n))
     outcomes = checked(latest(history, 2), None, 2, dim, None, 0)
-    said = [one.missing for one in told_apart(outcomes)[1] if "features_alike" in one.codes]
+    unchecked = told_apart(outcomes)[1]
+    said = [one.missing for one in unchecked if "features_alike" in one.codes]
     assert said == [missing] * (missing is not None)
+    codes = {code for one in unchecked if one.missing == "features" for code in one.codes}
+    assert ("rewards_early" in codes) == (dim > 3)
 
 
 @pytest.mark.parametrize(("n_lags", "is_told"), [(200, True), (201, False)])

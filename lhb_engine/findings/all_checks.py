@@ -108,12 +108,12 @@ def checked(
     alone = without_outliers(units.of(align(one)), predictor) if len(parts) > 1 else rows
     longest = _now(alone, predictor)
     series = Series.of(longest, _errors(longest, predictor))
-    known, n_told = set[Code](), rows.covariates.shape[1] - n_means
+    moves = predictor is not None and len(predictor.effects) > rows.covariates.shape[1] - n_means
     if predictor is not None:
-        known |= {SHARED} if len(predictor.effects) > n_told else set()
         rows, predictor = _said(rows, predictor)
-    told = predictor, horizon, dim, products, most, history.sets
-    return [*outcomes, *choices, *_all(rows, series, known, *told)]
+    model = predictor, horizon, dim, products, most
+    effects: Set[Code] = {SHARED} if moves else set()
+    return [*outcomes, *choices, *_all(rows, series, effects, *model, history.sets)]
 
 
 def told_apart(results: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:
@@ -161,7 +161,7 @@ def _said(rows: AlignedRounds, predictor: Predictor) -> tuple[AlignedRounds, Pre
 def _all(
     rows: AlignedRounds,
     series: Series | None,
-    known: Set[Code],
+    taken_out: Set[Code],  # of rows and errors, by the fit
     predictor: Predictor | None,
     horizon: int,
     dim: int,
@@ -183,14 +183,14 @@ def _all(
     usual = replace(plain, contexts=np.clip(plain.contexts, -far, far))
     yield from check_features(usual)
     of_errors = [*_of_errors(rows, errors, series, predictor), *check_actions(plain, sets)]
-    codes = {*known, *(one.code for one in of_errors if isinstance(one, Finding))}
+    codes = {*taken_out, *(one.code for one in of_errors if isinstance(one, Finding))}
     is_long = rows.n_rows >= ROWS_A_CURVE * horizon and bool(errors.any())
-    repeats: list[Finding] = []
+    repetition: list[Finding] = []
     if predictor is not None and is_long and codes - OF_TIME <= OF_ERRORS:
-        repeats = [*check_repetition(plain, errors, predictor)]
-    if repeats:  # what repetition takes looks like a fall, and like effects at more lags
-        others = (one for one in of_errors if "trend" not in getattr(one, "code", ""))
-        of_errors = [*repeats, Unchecked(("trend", "horizon_short"), "found"), *others]
+        repetition = [*check_repetition(plain, errors, predictor)]
+    if repetition:  # what repetition takes looks like a fall, and like effects at more lags
+        others = (one for one in of_errors if isinstance(one, Unchecked) or one.code != "trend")
+        of_errors = [*repetition, Unchecked(("trend", "horizon_short"), "found"), *others]
         codes = codes - {"trend"} | {"repetition"}
     yield from of_errors
     yield from _unchecked(plain, series is None and bool(errors.any()), predictor, horizon, codes)
@@ -203,7 +203,7 @@ def _all(
     if predictor is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
         bends = [*check_scores(rows, errors, predictor, dim, products, most)]
         yield from bends or check_limits(rows, errors, predictor)
-    if rows.n_rows < ROWS_A_LAG * horizon or repeats:
+    if rows.n_rows < ROWS_A_LAG * horizon or repetition:
         return
     if effects is not None:
         yield from check_horizon(effects, horizon, doubt)

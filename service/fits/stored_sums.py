@@ -21,13 +21,13 @@ from service.writer.agent_cache import build_agent
 
 
 def usable_sums(agent: Agent, past: Past, mark: Watermark) -> tuple[KeptSums | None, int]:
-    """Return the sums from which this fit may go on, and where these were made anew.
+    """Return the sums from which this fit may go on, and the position where these were made anew.
 
-    Or None: it reads all rows, and adds them as the last fit did, so that no bit tells whether sums
-    were there. Where rows were dropped, sums may lack products that the agent counts.
+    Without usable sums the fit reads all rows, and adds them up from the last fit's position: no
+    bit differs. Sums of a session that dropped rows may lack products that the agent counts.
 
-    A row that a fit used must never change, but for corrections: these take it out of the sums. So
-    there are none where a decision was voided since, or a value came for a settled closed round.
+    A row that a fit used never changes; a correction takes the row out of the sums. So sums are not
+    usable after a decision was voided, or after a value came for a settled closed round.
     """
     if not has_sums(agent, past):
         return None, FOR_EVER

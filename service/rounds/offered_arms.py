@@ -59,7 +59,7 @@ def feature_names(reader: Reader, session: SessionRow) -> Sequence[str]:
     newest = latest_kept(session.n_rounds, session.kind.sizes.latest)[-NEWEST:]
     for name, _, packed in reader.context_sets(session.key, newest):
         if session.has(name) and (np.count_nonzero(unpack(packed, session.dim), axis=1) > 1).any():
-            return ()  # as one finds without reading more
+            return ()  # an arm has several features: thousands of decisions need not be read
     first = max(1, session.n_rounds - LAST + 1)
     chosen = list(reader.chosen(session.key, first, session.n_rounds))
     names: dict[int, list[str]] = defaultdict(list)

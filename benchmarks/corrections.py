@@ -1,9 +1,9 @@
-"""What a correction of an old value costs the next fit, for each way in which rounds close.
+"""What a correction of an old value, or an old void, costs the next fit, however rounds close.
 
 Rounds, or slots, of one trajectory are written straight to the store, and two fits keep sums. So it
-is in two sessions; in one of them a value of round 10 is then corrected. The next fits of both are
-timed in turns. Beside the whole stands what a fit reads: statements, rows laid out, and their
-moments. The chains take another path.
+is in three sessions; in one of them a value of round 10 is then corrected, in one its decision is
+voided. The next fits of all are timed in turns. Beside the whole stands what a fit reads:
+statements, rows laid out, and their moments. The chains take another path.
 """
 
 import tempfile
@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.clock_fits import AT_ONCE, DIM, SECONDS, Ask, Rows, Writing
 from benchmarks.fits import reading_told_apart
+from service.commands.decisions import void_decision
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import create_session
 from service.fits import prepared_fit
@@ -37,8 +38,10 @@ CLOSINGS: dict[str, dict[str, Any]] = {
     "defaulted": {"default_reward": 0.0, "reward_wait_seconds": 60},
     "clock": {"clock": {"slot_seconds": SECONDS, "start": 0.0, "totals": "all"}},
 }
-HEADER = """| closing | rounds | a fit, CPU s | reading, ms | corrected, s | reading, ms | more |
-|-|-|-|-|-|-|-|"""
+HEADER = (
+    "| closing | rounds | fit, s | reading, ms | corrected, s | reading, ms | more | void, s | more |"
+    "\n|-|-|-|-|-|-|-|-|-|"
+)
 
 
 def size(
@@ -48,7 +51,7 @@ def size(
     at_once: int = AT_ONCE,
     n_times: int = TIMES,
 ) -> dict[str, Any]:
-    """Time the next fit without and with a correction, in turns: the least of some CPU seconds."""
+    """Time the next fit without, with a correction, with a void, in turns: the least CPU."""
     rows = Rows(n_rounds + at_once, 1, 0, "all")
     with tempfile.TemporaryDirectory() as folder:
         url = database or f"sqlite:///{Path(folder) / 'bench.db'}"
@@ -74,7 +77,7 @@ def size(
             assert answer.estimate is not None, answer.reason
             return answer
 
-        def ready(value: float | None) -> tuple[SessionKey, Any]:
+        def ready(value: float | str | None) -> tuple[SessionKey, Any]:
             """Return a session whose fits go on from sums, and its next fit."""
             asked = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "seed": 1}
             session, _ = run(create_session("", {**asked, **CLOSINGS[closing]}, True))
@@ -88,7 +91,9 @@ def size(
                 run(FinishFit(key, due, made(key, due), agents, RetryPolicy()))
                 if begin is not None:
                     run(Writing(key, agents, range(begin, begin + at_once // 2), rows))
-            if value is not None:
+            if isinstance(value, str):
+                run(void_decision(key, "", f"~{ROUND}", agents))
+            elif value is not None:
                 run(ReceiveRewards(key, [correction(closing, value)], agents))
             return key, run(Ask(key, agents))
 
@@ -98,14 +103,20 @@ def size(
                 made(key, due)
             return process_time() - began, spent["seconds"] * 1e3
 
-        both = [ready(value) for value in (None, 5.0)]
+        both = [ready(value) for value in (None, 5.0, "void")]
         found = np.array([[timed(*one) for one in both] for _ in range(n_times)])
         store.close()
     least = found.min(axis=0)
-    names = ("fit", "fit_reads_ms", "corrected", "corrected_reads_ms")
+    names = ("fit", "fit_reads_ms", "corrected", "corrected_reads_ms", "void", "void_reads_ms")
     numbers = dict(zip(names, least.ravel().tolist(), strict=True))
-    more = float(least[1, 1] - least[0, 1])
-    return {"closing": closing, "n_rounds": n_rounds, **numbers, "more_ms": more}
+    more, more_void = (least[1:, 1] - least[0, 1]).tolist()
+    return {
+        "closing": closing,
+        "n_rounds": n_rounds,
+        **numbers,
+        "more_ms": more,
+        "more_void_ms": more_void,
+    }
 
 
 def _reading_counted(spent: dict[str, float]) -> Any:

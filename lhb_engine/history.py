@@ -170,6 +170,19 @@ NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(NO_INTS, NO_INTS, np.zeros(0), NO_INTS)
 
 
+class Shown(NamedTuple):
+    """What rounds were before their decisions were voided.
+
+    `position` (n_rounds,) is the number of the void in the order of the session's measurements; 0
+    where there is none. `contexts` and `covariates` are those of `Parts`; the covariates may be
+    None where a void changes none.
+    """
+
+    position: Ints
+    contexts: Floats
+    covariates: Floats | None = None
+
+
 @dataclass(frozen=True)
 class Trajectory:
     """Consecutive rounds of one trajectory."""
@@ -214,6 +227,7 @@ class Parts:
     numbering: Ints
     covariates: Floats | None
     measurements: Measurements  # of all parts, by the rounds of each one's trajectory
+    shown: Shown | None = None  # None where no fit can have used a round that was voided since
 
     @classmethod
     def of(cls, trajectories: "Trajectories") -> "Parts":
@@ -337,7 +351,8 @@ class Parts:
         covariates = some_of(self.covariates, here)
         counts, rows = np.bincount(at[kept], minlength=len(of)), self.measurements.chosen(kept)
         rounds = self.contexts[here], self.numbering[here], covariates
-        return Parts(names, first, lengths, counts, *rounds, rows)
+        shown = self.shown and Shown(*(some_of(values, here) for values in self.shown))
+        return Parts(names, first, lengths, counts, *rounds, rows, shown)
 
 
 Trajectories = Mapping[str, Trajectory] | Parts

@@ -112,7 +112,7 @@ def corrections(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time the fit after a correction of an old value, beside the same fit without it.
+    """Time the fit after a correction of an old value, or an old void, beside one without it.
 
     Example: lhb bench corrections --rounds 10000
     """
@@ -127,6 +127,7 @@ def corrections(
             found.append(row)
             say(
                 f"| {one} | {n_rounds} | {row['fit']:.3f} | {row['fit_reads_ms']:.1f} | "
-                f"{row['corrected']:.3f} | {row['corrected_reads_ms']:.1f} | {row['more_ms']:.1f} |"
+                f"{row['corrected']:.3f} | {row['corrected_reads_ms']:.1f} | "
+                f"{row['more_ms']:.1f} | {row['void']:.3f} | {row['more_void_ms']:.1f} |"
             )
     show({"corrections": found}, as_json, ())

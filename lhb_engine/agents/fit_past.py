@@ -9,11 +9,12 @@ import numpy as np
 
 from lhb_engine.agents.base import Agent, NeedsNewSums
 from lhb_engine.agents.rank_one_agent import RankOneAgent
-from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds, align
+from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.coloured_noise import in_time, whitened
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
 from lhb_engine.design.moments import Moments, RowMoments, SquareSums
+from lhb_engine.design.replaced_rows import NEVER
 from lhb_engine.design.scaling import LEAST_CONTEXT, Rows, Units, power_of_two
 from lhb_engine.design.session_sums import (
     KeptSums,

@@ -6,39 +6,22 @@ a sequence whose contexts are sums over m rounds, so each span length has a sequ
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from lhb_engine.design.replaced_rows import (
+    NEVER,
+    NOT_REPLACED,
+    Replaced,
+    ShownContexts,
+    span_sums,
+    with_voids,
+)
 from lhb_engine.history import SIZES, Flags, Floats, History, Ints, Measurements, Parts
 
-NEVER = 2**62  # beyond every position
 # what `AlignedRounds` have at each place, zero where there is no row
 NUMBERED, SCALED = ("number", "last", "position", "round"), ("y", "intercept", "covariates")
-
-
-class Replaced(NamedTuple):
-    """Rows that were corrected, at the places of those that replaced them.
-
-    `until` is the position of the correction; the other members are those of `AlignedRounds`.
-    """
-
-    place: Ints
-    position: Ints
-    until: Ints
-    y: Floats
-    covariates: Floats
-
-    def within(self, to: Ints) -> "Replaced | None":
-        """Return the values at their new places `to`, (n_places,): -1 goes; None if all go."""
-        place = to[self.place]
-        here = place >= 0
-        told = place[here], self.position[here], self.until[here], self.y[here]
-        return Replaced(*told, self.covariates[here]) if here.any() else None
-
-
-_NO_INTS, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)
-NONE = Replaced(_NO_INTS, _NO_INTS, _NO_INTS, _NO_FLOATS, _NO_FLOATS)
 
 
 @dataclass(frozen=True)
@@ -77,7 +60,8 @@ class AlignedRounds:
     levels: int = 0  # for how many rounds a trajectory keeps a level of its own; 0: it has none
     # whether the trajectories share the session's rounds; else each has all of them
     shares_rounds: bool = True
-    replaced: Replaced | None = None  # rows that were corrected; None if there are none
+    replaced: Replaced | None = None  # rows that were corrected, or lost what was voided
+    shown: ShownContexts | None = None  # contexts before voids; None where none is known
     keys: tuple[str, ...] = ()  # of the trajectories, by `owner`
     grain: int = SIZES.grain  # measurements in a partial sum
 
@@ -174,6 +158,7 @@ class AlignedRounds:
             self,
             before=to[self.before[here]],
             replaced=self.replaced and self.replaced.within(to),
+            shown=self.shown and self.shown.within(to),
             **{name: getattr(self, name)[here] for name in names},
         )
 
@@ -200,15 +185,16 @@ class AlignedRounds:
             place = old.place[which]
             position[place], y[place] = old.position[which], old.y[which]
             covariates[place] = old.covariates[which]
-        now = replace(self, y=y, position=position, covariates=covariates, replaced=None)
-        return now._marked(position > 0)
+        contexts = self.contexts if self.shown is None else self.shown.at(measured, self.contexts)
+        now = replace(self, y=y, position=position, covariates=covariates, contexts=contexts)
+        return replace(now, replaced=None, shown=None)._marked(position > 0)
 
     def arrivals(self) -> tuple[Ints, Ints, Ints]:
         """Return of all rows, those that were corrected too, place, position and what replaces it.
 
         What replaces a row is the position of its correction; `NEVER`: the row stands.
         """
-        place, old = np.flatnonzero(self.number > 0), self.replaced or NONE
+        place, old = np.flatnonzero(self.number > 0), self.replaced or NOT_REPLACED
         position, until = self.position[place], np.full(len(place), NEVER)
         both = (place, old.place), (position, old.position), (until, old.until)
         return (*map(np.concatenate, both),)  # type: ignore[return-value]
@@ -294,10 +280,10 @@ def align(history: History) -> AlignedRounds:
     at, rows = (place, np.s_[:]) if every else (each[counts], counts)
     out.y[at], out.position[at], out.covariates[at] = y[rows], position[rows], beside[rows]
     out.covariates[out.number == 0] = 0.0
-    if every:
-        return out
-    old = (values[~counts] for values in (each, position, until, y, beside))
-    return replace(out, replaced=Replaced(*old))
+    if not every:
+        old = (values[~counts] for values in (each, position, until, y, beside))
+        out = replace(out, replaced=Replaced(*old))
+    return with_voids(out, rounds, zip(parts, part_spans, starts, strict=True))
 
 
 def _run(places: Ints) -> Ints | slice:
@@ -356,27 +342,3 @@ def _sequences(owner: Ints, spans: Ints, n_parts: int) -> tuple[Ints, Ints, Ints
     codes = np.append(owner, absent) * base + spans  # in order of owners, then of spans
     unique, sequence = np.unique(codes, return_inverse=True)
     return *divmod(unique, base), sequence[: len(owner)]
-
-
-def span_sums(values: Floats, span: int) -> Floats:
-    """Return the sums over `span` rounds, (n_rounds, n), over sqrt(span).
-
-    Sums are added up from sums over 1, 2, 4, ... rounds. So a sum depends on its own rounds alone,
-    to the bit, and not on where the rounds begin.
-    """
-    out, done = np.zeros_like(values), 0
-    part, size = values, 1
-    while True:
-        if span & size:
-            out = _plus_later(part, out, size) if done else part.copy()
-            done += size
-        if done == span:
-            return np.asarray(out * (1.0 / np.sqrt(span)))
-        part, size = _plus_later(part, part, size), 2 * size
-
-
-def _plus_later(values: Floats, earlier: Floats, delay: int) -> Floats:
-    """Return values plus `earlier` ones, `delay` rounds later."""
-    out = values.copy()
-    out[delay:] += earlier[: max(0, len(earlier) - delay)]
-    return out

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lhb_engine.history import Floats, History, Parts
+from lhb_engine.history import Floats, History, Parts, Shown
 
 MOST_HARMONICS = 50
 MOST_NAMES = 32
@@ -114,11 +114,19 @@ class Covariates:
         parts, n = Parts.of(history.trajectories), sum(sizes)
         named, measured = parts.covariates, parts.measurements
         named = np.zeros((len(parts.contexts), n)) if named is None else named
-        columns = [named, self.columns(parts.rounds.astype(np.float64))]
-        if self.means:
-            means = parts.contexts[:, self.means :]
-            means = means if means.size else np.zeros((len(named), self.n_means))
-            columns.append(np.where(np.abs(means) < LARGEST, means, 0.0))
+        of_time = self.columns(parts.rounds.astype(np.float64))
+
+        def columns(contexts: Floats) -> Floats:
+            means = np.zeros((len(named), self.n_means))
+            if self.means and contexts.shape[1] > self.means:
+                means = contexts[:, self.means :]
+            means = np.where(np.abs(means) < LARGEST, means, 0.0)
+            return np.concatenate([named, of_time, means], axis=1)
+
+        shown = parts.shown
+        if shown is not None:
+            beside = columns(shown.contexts)
+            shown = Shown(shown.position, shown.contexts[:, : self.means or None], beside)
         if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
             own = np.full((len(measured), sum(self.time_groups)), np.nan)
             beside = np.concatenate([measured.covariates, own], axis=1)
@@ -126,7 +134,8 @@ class Covariates:
         told = replace(
             parts,
             contexts=parts.contexts[:, : self.means or None],
-            covariates=np.concatenate(columns, axis=1),
+            covariates=columns(parts.contexts),
             measurements=measured,
+            shown=shown,
         )
         return replace(history, trajectories=told, groups=sizes + self.time_groups)

@@ -5,10 +5,11 @@ each round before the first had a feature of its own, which no later round has.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from lhb_engine.history import History, Parts
+from lhb_engine.history import Floats, History, Parts, Shown
 
 
 def with_presample(history: History) -> History:
@@ -21,19 +22,30 @@ def with_presample(history: History) -> History:
     begins = parts.first_rounds == 1
     lengths = parts.lengths + n * begins
     to = np.arange(len(parts.contexts)) + parts.spread(n * np.cumsum(begins))
-    size, rows, told = int(lengths.sum()), parts.measurements, parts.covariates
-    contexts, numbering = np.zeros((size, history.dim + 1)), np.zeros(size, np.int64)
-    contexts[:, -1] = 1.0
-    contexts[to, -1] = 0.0
-    contexts[to, :-1], numbering[to] = parts.contexts, parts.numbering
-    if told is not None:
-        told = np.zeros((size, told.shape[1]))
-        told[to] = parts.covariates
+    size, rows = int(lengths.sum()), parts.measurements
+
+    def later(values: Any) -> Any:
+        if values is None:
+            return None
+        out = np.zeros((size, *values.shape[1:]), values.dtype)
+        out[to] = values
+        return out
+
+    def widened(contexts: Floats) -> Floats:
+        feature = np.ones((size, 1))
+        feature[to] = 0.0
+        return np.concatenate([later(contexts), feature], axis=1)
+
+    shown = parts.shown
+    if shown is not None:
+        beside = later(shown.covariates)
+        shown = Shown(later(shown.position), widened(shown.contexts), beside)
     trajectories = replace(
         parts,
-        contexts=contexts,
-        numbering=numbering,
-        covariates=told,
+        contexts=widened(parts.contexts),
+        numbering=later(parts.numbering),
+        covariates=later(parts.covariates),
+        shown=shown,
         lengths=lengths,
         first_rounds=parts.first_rounds + n * ~begins,
         measurements=replace(rows, first=rows.first + n, last=rows.last + n),

@@ -35,7 +35,11 @@ def with_products(history: History, products: Products) -> History:
     if not products:
         return history
     parts = Parts.of(history.trajectories)
-    parts = replace(parts, contexts=widened(parts.contexts[:, : history.dim], products))
+    shown = parts.shown
+    if shown is not None:
+        shown = shown._replace(contexts=widened(shown.contexts[:, : history.dim], products))
+    contexts = widened(parts.contexts[:, : history.dim], products)
+    parts = replace(parts, contexts=contexts, shown=shown)
     return replace(history, dim=history.dim + len(products), trajectories=parts)
 
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds
+from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.level_sums import Levels, LevelSums
 from lhb_engine.design.moment_sums import Columns, grains, moments_of
 from lhb_engine.design.moments import Moments, SquareSums
+from lhb_engine.design.replaced_rows import NEVER
 from lhb_engine.history import Flags, Ints
 
 Range = tuple[int, int]  # of positions: those after the first number, up to the second

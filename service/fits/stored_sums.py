@@ -6,7 +6,8 @@ them.
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.fit_past import kept_sums, sums_from_bytes
-from lhb_engine.design.aligned_rounds import NEVER, align
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.replaced_rows import NEVER
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.history import FitWindow
 from service.fits.fit_answer import FitSums

@@ -31,7 +31,9 @@ from service.rounds.retention import changed_in_time, last_before, times_of
 from service.rounds.stored_rows import (
     NO_ROWS,
     Rows,
+    Void,
     first_not_used,
+    joined_ranges,
     measured_of,
     needed_ranges,
     stored_measurements,
@@ -40,7 +42,7 @@ from service.rounds.stored_rows import (
     with_values,
 )
 from service.session.fit_schedule import Watermark
-from service.session.records import KeptSumsRow, SessionRow, VoidRow
+from service.session.records import KeptSumsRow, SessionRow
 from service.session.rules import has_only_sums
 from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader, in_columns
 
@@ -98,7 +100,7 @@ class StoredPast(ABC):
         unsettled, step = FOR_EVER, self._sizes.n_grains * self._sizes.grain
         for after in range(0, self._n_positions, step):
             until = min(after + step, self._n_positions)
-            wanted = self._with_levels(self._after(after, until), stretches)
+            wanted = self._with_levels(self._moved(after, until), stretches)
             ranges = self._needed(wanted)
             history = self._of_ranges(ranges, (after, until))
             assert history.unsettled is not None
@@ -123,6 +125,10 @@ class StoredPast(ABC):
         """Return the measurements of positions after one, up to another."""
         rows = self.reader.measurements_after(self.session.key, after, until)
         return stored_measurements(rows, self.session)
+
+    def _moved(self, after: int, until: int) -> Rows:
+        """Return the rows that come or change at positions after one, up to another."""
+        return self._after(after, until)
 
     def _with_levels(self, rows: Rows, stretches: Stretches) -> list[Rows]:
         """Return rows, and where there are levels those of the stretches in which some begin."""
@@ -172,9 +178,30 @@ class PastByDecision(StoredPast):
         first = max(self.window.first, 1 if predictor is None else predictor.since_round)
         return not has_sums and self.session.dropped_to >= first
 
-    @cached_property
-    def _voids(self) -> list[VoidRow]:
-        return self.reader.voids(self.session.key, 0, self._measured)
+    def has_changed(self, since: KeptSumsRow) -> bool:
+        """Return False: what a void changes goes out of the sums at the void's position."""
+        return False
+
+    def _moved(self, after: int, until: int) -> Rows:
+        """Return the measurements of some positions, and those that voids at these change."""
+        rows, until = self._after(after, until), min(until, self._measured)
+        voids = self._voids(after, until) if until > self.anew else []
+        if not voids:
+            return rows
+        n_lags = self.window.n_lags
+        ranges = joined_ranges([(name, round, round + n_lags - 1) for name, round, _ in voids])
+        reached = self.reader.measurements_over(self.session.key, ranges, self._measured)
+        changed = stored_measurements(reached, self.session, self.anew)
+        every = {name: [some] for name, some in rows.items()}
+        for name, some in changed.items():
+            every.setdefault(name, []).append(some)
+        names = sorted(every)
+        return Rows.of({name: Measurements.joined(every[name]) for name in names})
+
+    def _voids(self, after: int = 0, until: int = FOR_EVER) -> list[Void]:
+        """Return the voids at positions after one, up to another that is in the window."""
+        rows = self.reader.voids(self.session.key, after, min(until, self._measured))
+        return [(row.trajectory, row.round, row.position) for row in rows]
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
@@ -186,20 +213,23 @@ class PastByDecision(StoredPast):
         closed: dict[str, int] = {}
         if mark is not None and closing.is_by_time:
             closed = reader.window_closed(*place, mark.decided, mark.closed_at)
-        trajectories = {}
+        chosen = []
         rounds = in_columns(reader.window_rounds(*place, n_before))
-        for name, part in stored_parts(rounds, session, self._voids).items():
+        parts = stored_parts(rounds, session, self._voids(), self.anew)
+        for name, part in parts.items():
             start, positions = part.first_round, part.numbering
             first, last = start + int(np.searchsorted(positions, window.first)), part.last_round
             rows = values[name] = self._with_lags(values.get(name, NONE), start)
             if mark is not None:
                 rows = closing.rows(rows, first, min(last, closed.get(name, 0)))
-            trajectories[name] = replace(part, measurements=rows.between(first, last))
-        history = History(session.dim, trajectories, window)
+            chosen.append(rows.between(first, last))
+        counts = np.array([len(some) for some in chosen], np.int64)
+        parts = replace(parts, measurements=Measurements.joined(chosen), counts=counts)
+        history = History(session.dim, parts, window)
         if mark is not None:
             unsettled = None
             if not closing.is_by_time:
-                unsettled = first_not_used(values, trajectories, 0, measured)
+                unsettled = first_not_used(values, parts, 0, measured)
             history = replace(history, measured=measured, unsettled=unsettled)
             history = self._choosing(history)
         return with_covariates(reader, session, history, measured)
@@ -226,7 +256,7 @@ class PastByDecision(StoredPast):
         these rounds are too many to read, it has those of some trajectories alone.
         """
         place = n_settled, self._n_positions
-        wanted = self._with_levels(self._after(*place), stretches)
+        wanted = self._with_levels(self._moved(*place), stretches)
         latest = self._spans(self.window.last - self._latest + 1)
         history = self._with_latest(wanted, latest, NO_ROWS, place)
         if history.measures_latest(self._latest):
@@ -273,7 +303,8 @@ class PastByDecision(StoredPast):
         reader, session, window, measured = self.reader, self.session, self.window, self._measured
         values = self._within(ranges)
         rounds = reader.rounds_in(session.key, ranges, window.last)
-        parts = stored_parts(rounds, session, self._voids)
+        voids = reader.voids_in(session.key, ranges, measured)
+        parts = stored_parts(rounds, session, voids, self.anew)
         starts = {name: first for name, first, _ in reversed(ranges)}
         number, keys = parts.trajectories
         start = parts.first_rounds[np.searchsorted(number, np.arange(len(keys)))]
@@ -358,6 +389,9 @@ class PastByTime(PastByDecision):
         at = times_of(self.reader, self.session)
         return last_before(at, self._closed_at, 0, self.window.last) + 1
 
+    def _moved(self, after: int, until: int) -> Rows:
+        return self._after(after, until)
+
     def _after(self, after: int, until: int) -> Rows:
         """Return the rounds that close, begin or change at positions of a range, and spans."""
         key, latest = self.session.key, FOR_EVER if until == self._n_positions else until
@@ -399,7 +433,8 @@ class PastByTime(PastByDecision):
         place = session.key, after + 1, min(until, self.settled_round)
         unsettled = reader.first_began_after(*place, self._closed_at)  # its value may still come
         rounds = reader.rounds_in(session.key, ranges, window.last)
-        for name, part in stored_parts(rounds, session, self._voids).items():
+        voids = reader.voids_in(session.key, ranges, self._measured)
+        for name, part in stored_parts(rounds, session, voids).items():
             start, begun = part.first_round, part.numbering
             first, end = next(one[1:] for one in spans if one[0] == name and one[2] >= start)
             closers = np.append(begun[1:], self._n_positions)

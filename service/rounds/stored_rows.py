@@ -21,15 +21,18 @@ from lhb_engine.history import (
     Ints,
     Measurements,
     Parts,
+    Shown,
     Spans,
     Trajectories,
     joined,
     placed,
 )
 from service.session.covariates import names_of_covariates
-from service.session.records import SessionRow, VoidRow
+from service.session.records import SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Columns, MeasuredRow, Range, Reader, in_columns
+
+Void = tuple[str, int, int]  # trajectory, round, and position of a decision's void
 
 
 class Rows(Mapping[str, Measurements]):
@@ -160,11 +163,13 @@ def last_decisions(
             yield np.array(rounds), np.array(times), selected.reshape(-1, session.dim)
 
 
-def stored_parts(rows: Iterable[Columns], session: SessionRow, voids: list[VoidRow]) -> Parts:
+def stored_parts(
+    rows: Iterable[Columns], session: SessionRow, voids: Iterable[Void], anew: int = FOR_EVER
+) -> Parts:
     """Return the stretches of consecutive rounds of trajectories, without values.
 
     A trajectory that is being erased has none. A round's context is the sum of those of its
-    decisions; that of a void one is 0.
+    decisions; that of a void one is 0. After position `anew` it is known what it was before.
     """
     n = n_given(session)
 
@@ -180,9 +185,15 @@ def stored_parts(rows: Iterable[Columns], session: SessionRow, voids: list[VoidR
     kept = owners != session.erasing
     if not kept.all():
         owners, at, places, selected = owners[kept], at[kept], places[kept], selected[kept]
-    if voids:
-        void = {(one.trajectory, one.round) for one in voids}
-        selected[[pair in void for pair in zip(owners, at.tolist(), strict=True)]] = 0.0
+    shown, void = None, {(name, round): position for name, round, position in voids}
+    if void:
+        pairs = zip(owners, at.tolist(), strict=True)
+        position = np.array([void.get(pair, 0) for pair in pairs], np.int64)
+        late = np.where(position > anew, position, 0)
+        if late.any():
+            selected[(position > 0) & (late == 0)] = 0.0
+            shown = Shown(late, selected.copy())
+        selected[position > 0] = 0.0
     step, is_first = np.diff(at, prepend=0), _breaks(owners)
     is_first |= step > 1
     is_round = is_first | (step > 0)
@@ -193,7 +204,7 @@ def stored_parts(rows: Iterable[Columns], session: SessionRow, voids: list[VoidR
     begins = np.flatnonzero(is_first)
     first, lengths = at[begins], np.diff(begins, append=len(at))
     names, none = owners[begins].tolist(), np.zeros_like(first)
-    return Parts(names, first, lengths, none, selected, places, None, NONE)
+    return Parts(names, first, lengths, none, selected, places, None, NONE, shown)
 
 
 def with_values(parts: Parts, values: Rows) -> Parts:

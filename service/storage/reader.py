@@ -425,6 +425,12 @@ class Reader(ABC):
         """Return the session's voided decisions at positions `after` + 1 to `until`, in order."""
         return self._rows(VoidRow, "voids", *key, after, until)
 
+    def voids_in(
+        self, key: SessionKey, ranges: list[Range], until: int
+    ) -> list[tuple[str, int, int]]:
+        """Return trajectory, round and position of voids in ranges of rounds, up to a position."""
+        return self._all("voids_in", *key, json.dumps(ranges), until)
+
     def voids_of(self, key: TrajectoryKey, first: int, last: int) -> list[VoidRow]:
         """Return the voided decisions of rounds first..last of a trajectory."""
         return self._rows(VoidRow, "voids_of", *key, first, last)

@@ -11,3 +11,4 @@ def test_a_fit_is_timed_without_and_with_a_correction(closing: str) -> None:
     found = corrections.size(closing, 120, at_once=60, n_times=1)
     assert 0 < found["fit_reads_ms"] < 1e3 * found["fit"]
     assert 0 < found["corrected_reads_ms"] < 1e3 * found["corrected"]
+    assert 0 < found["void_reads_ms"] < 1e3 * found["void"]

@@ -456,6 +456,12 @@ insert into voids ({voids}) values ({voids_values})
 select {voids} from voids t
 where tenant = $1 and session_id = $2 and position > $3 and position <= $4 and {not_erasing} order by position
 
+-- name: voids_in
+-- of ranges of rounds; with positions up to $4
+select v.trajectory, v.round, v.position from {ranges} r cross join voids v
+where v.tenant = $1 and v.session_id = $2 and v.trajectory = r.trajectory
+    and v.round between r.first and r.last and v.position <= $4
+
 -- name: voids_of
 select {voids} from voids
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lhb_engine.design.aligned_rounds import NEVER, align
+from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.level_sums import (
     INEXACT,
     LevelErrors,
@@ -15,6 +15,7 @@ from lhb_engine.design.level_sums import (
     shares,
 )
 from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.replaced_rows import NEVER
 from lhb_engine.design.session_sums import changes
 from tests.lhb_engine.played_histories import DIM, HORIZON, history
 

@@ -160,7 +160,7 @@ def test_a_session_with_levels_lives_on_sums(
     harness.run(ask_fit(harness.key, harness.agents))
     n = world.n_from_sums
     world.fit()
-    assert world.n_from_sums == n
+    assert world.n_from_sums == n + 1
     harness.run_large(erase_trajectory(harness.key, "a"))
     assert world.kept() is None
     world.forget("a")

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,16 @@ from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.transfer.replay import replay_session
 from tests.examples import on_one_database
-from tests.service.fits.kept_rounds import DIM, THETA, World, low_limits, reopen, store  # noqa: F401
+from tests.lhb_engine.sized_agents import have_sizes
+from tests.service.fits.kept_rounds import (  # noqa: F401
+    DIM,
+    THETA,
+    WEIGHTS,
+    World,
+    low_limits,
+    reopen,
+    store,
+)
 from tests.service.fits.test_sums_by_time import SHARED
 from tests.service.service_harness import ServiceHarness
 
@@ -26,7 +36,7 @@ from tests.service.service_harness import ServiceHarness
 def test_a_corrected_value_leaves_the_sums(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str
 ) -> None:
-    """Of settled rows and of later ones, and once more; after a void decision all is added anew."""
+    """Of settled rows and of later ones, and once more; so do the rows that a void changes."""
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": SHARED}
     harness.create(algorithm="anytime", **made)
     world = World(harness, names, database_url)
@@ -40,9 +50,9 @@ def test_a_corrected_value_leaves_the_sums(
             harness.run(void_decision(harness.key, "a", "~7", harness.agents))
         else:
             world.correct(oldest)
-            harness.run(ask_fit(harness.key, harness.agents))
-            world.fit()
-            assert world.n_from_sums == n + 1
+        harness.run(ask_fit(harness.key, harness.agents))
+        world.fit()
+        assert world.n_from_sums == n + 1
         world.play(25)
         harness.run(ask_fit(harness.key, harness.agents))
         world.fit()
@@ -51,6 +61,46 @@ def test_a_corrected_value_leaves_the_sums(
         harness.run(ask_fit(harness.key, harness.agents))
         world.fit()
         assert world.n_from_sums > n  # the next fits go on from new sums
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
+
+
+@on_one_database
+@pytest.mark.parametrize("options", [{}, {"levels": True, "zero_start": False}])
+def test_voids_at_any_time_leave_the_sums(
+    harness: ServiceHarness,
+    options: dict[str, Any],
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of decisions of any age, beside corrections and spans, and fits go on from these sums."""
+    have_sizes(monkeypatch, least_stretch=8, horizons=1)
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
+    harness.create(algorithm="anytime", **made, options=SHARED | options)
+    world = World(harness, ("", "a"), database_url)
+    world.play(120)
+    rng, void = np.random.default_rng(8), set[tuple[str, int]]()
+    assert world.n_from_sums
+    n, n_fits = world.n_from_sums, world.n_fits
+    for i in range(8):
+        world.play(6)
+        for name in ("", "a"):
+            chosen, value = world.chosen[name], 0.0
+            for contexts in world.rng.uniform(-1, 1, (2, 4, DIM)):
+                chosen.append(contexts[harness.decide(name, contexts=contexts).arm])
+                value += float(WEIGHTS @ np.array([*reversed(chosen[-3:])]) @ THETA)
+            n_rounds = len(chosen)
+            harness.reward(value, name, first_round=n_rounds - 1, last_round=n_rounds)
+            rounds = {int(rng.integers(1, n_rounds)), n_rounds - 2 * (i % 2)}
+            for round in rounds - {k for of, k in void if of == name}:
+                void.add((name, round))
+                harness.run(void_decision(harness.key, name, f"~{round}", harness.agents))
+        world.correct(int(rng.integers(len(world.rewarded))))
+        harness.run(ask_fit(harness.key, harness.agents))
+        world.fit()
+    assert world.n_fits - n_fits >= 8
+    # one may be after an alarm, since what is void here has paid
+    assert world.n_from_sums - n >= world.n_fits - n_fits - 1
     with harness.store.reader() as reader:
         assert replay_session(reader, harness.session).differences == []
 

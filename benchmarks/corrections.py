@@ -39,7 +39,7 @@ CLOSINGS: dict[str, dict[str, Any]] = {
     "clock": {"clock": {"slot_seconds": SECONDS, "start": 0.0, "totals": "all"}},
 }
 HEADER = (
-    "| closing | rounds | fit, s | reading, ms | corrected, s | reading, ms | more | void, s | more |"
+    "| closing | rounds | fit, s | read, ms | corrected, s | read, ms | more | void, s | more |"
     "\n|-|-|-|-|-|-|-|-|-|"
 )
 

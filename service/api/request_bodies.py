@@ -305,7 +305,7 @@ class HistoryBody(TypedDict, total=False):
     ]
     rewards: Annotated[
         list[Number | None],
-        Field(description="one reward per round; null if it is unknown"),
+        Field(description="one per round, with a clock that of its slot; null if it is unknown"),
         FailFast(),
     ]
     arm_ids: Annotated[
@@ -317,7 +317,10 @@ class HistoryBody(TypedDict, total=False):
     ]
     at: Annotated[
         list[Timestamp] | None,
-        Field(description="when each round was, none before the one before it; by default now"),
+        Field(
+            description="when each round was, none before the one before it; by default now; a "
+            "clock needs it"
+        ),
         FailFast(),
     ]
     trajectory: KeyInPath | None

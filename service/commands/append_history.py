@@ -154,7 +154,7 @@ class AppendSlice(Command[Appended | Appending]):
         if done is None:
             session = find_session(uow, log.key)
             refuse_erasing(session)  # a long log, too, notes its rows as hidden
-            timeline_of(session).refuse_log()
+            timeline_of(session).refuse_log(has_times=log.times is not None)
             log.limits.refuse_trajectory(uow, session, log.trajectory_key)
             earlier = self._known(uow)
             if earlier is not None:
@@ -225,11 +225,13 @@ class AppendSlice(Command[Appended | Appending]):
     ) -> int:
         """Append rounds for `slice_seconds`; return how many of the log are appended."""
         log, session, until = self.log, state.session, thread_time() + self.log.slice_seconds
+        timeline = timeline_of(session)
         for i in rounds:
             decide = Decide(log.key, self.agents, NO_LIMITS, log.trajectory, None)
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest = log.digest
-            beside = covariates_text(session, log.covariates_of(i))
+            told = log.covariates_of(i)
+            beside = covariates_text(session, timeline.logged_covariates(told))
             arm = None if log.arm_ids is None else log.arm_ids[i]
             arms = None if arm is None else [arm]
             decide.at = None if log.times is None else log.times[i]
@@ -238,8 +240,9 @@ class AppendSlice(Command[Appended | Appending]):
             )
             reward = log.reward(i, first)
             if reward is not None:
-                planned = plan_rewards(work, session, [reward], "rewards")
-                planned = [(whose, new._replace(at=decision.at)) for whose, new in planned]
+                reward, came = timeline.logged(reward, decision.at, told)
+                planned = plan_rewards(work, session, [reward], "rewards", i)
+                planned = [(whose, new._replace(at=came)) for whose, new in planned]
                 apply_rewards(work, session, planned, self.agents)
             if thread_time() > until:
                 break

@@ -84,18 +84,19 @@ def are_brief(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bo
 
 
 def plan_rewards(
-    uow: UnitOfWork, session: SessionRow, rewards: list[Reward], field: str
+    uow: UnitOfWork, session: SessionRow, rewards: list[Reward], field: str, first: int = 0
 ) -> Planned:
     """Check rewards, and return those to write; repeats of earlier ones are left out.
 
-    Raises what is wrong with the first invalid reward; the name of its field begins with `field`.
+    Raises what is wrong with the first invalid reward; the name of its field begins with `field`,
+    and the number of the reward, from `first` on.
     """
     planned: Planned = []
     timeline, closing, owner = timeline_of(session), closing_of(session), session.key
     spans: defaultdict[str, Spans[MeasurementRow]] = defaultdict(Spans)
     ids: dict[tuple[str, str], MeasurementRow] = {}
     n_planned: defaultdict[str, int] = defaultdict(int)  # of each trajectory
-    for i, reward in enumerate(rewards):
+    for i, reward in enumerate(rewards, first):
         prefix = f"{field}[{i}]." if field else ""
         refuse_erasing(session, reward.trajectory)
         key, reward_id = (*owner, reward.trajectory), reward.reward_id

@@ -6,7 +6,8 @@ kinds answer the same calls. This module alone reads which kind a session has.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import inf
 from typing import Any, ClassVar, TypeAlias
@@ -153,8 +154,19 @@ class ByDecision:
         """
         return covariates_text(session, values)
 
-    def refuse_log(self) -> None:
+    def refuse_log(self, *, has_times: bool) -> None:
         """Raise a 422 if a log of rounds cannot be appended."""
+
+    def logged(self, reward: Reward, at: float, told: dict[str, float]) -> tuple[Reward, float]:
+        """Return the reward of a log's decision at a time, and when it came.
+
+        `told` are the covariates of the log's round.
+        """
+        return reward, at
+
+    def logged_covariates(self, told: dict[str, float]) -> dict[str, float]:
+        """Return those covariates of a log's round that its decision has."""
+        return told
 
     rounds_of = staticmethod(decided_rounds)
     refuse_given_up = staticmethod(refuse_given_up)
@@ -422,10 +434,22 @@ class BySlot:
         detail = "with a clock, covariates come with rewards: sums over the rounds of each"
         raise Problem(ProblemCode.INVALID, detail, "covariates")
 
-    def refuse_log(self) -> None:
-        """Refuse every log."""
-        detail = "a log is of rounds, not of slots; send its decisions with forced_arm and at"
-        raise Problem(ProblemCode.INVALID, detail, "contexts")
+    def refuse_log(self, *, has_times: bool) -> None:
+        """Refuse a log that does not say into which slots its decisions fall."""
+        if not has_times:
+            raise Problem(ProblemCode.INVALID, "with a clock a log says when: give at", "at")
+
+    def logged(self, reward: Reward, at: float, told: dict[str, float]) -> tuple[Reward, float]:
+        """Return the total of the decision's slot, which came at its end."""
+        slots = self.clock.slots
+        ends = [slots.begin(slot) for slot in (slots.at(at), slots.at(at) + 1)]
+        since, until = (datetime.fromtimestamp(end, UTC) for end in ends)
+        total = replace(reward, round=None, since=since, until=until, covariates=told or None)
+        return total, float(ends[1])
+
+    def logged_covariates(self, told: dict[str, float]) -> dict[str, float]:
+        """Return none: covariates come with totals."""
+        return {}
 
     def rounds_of(
         self,

@@ -138,8 +138,73 @@ async def test_bad_times_name_the_field_and_write_nothing(serve: Serve) -> None:
         answer = await client.post(
             f"/v1/sessions/{session}/history", json={"contexts": [[1.0, 0.0]], "rewards": [1.0]}
         )
-        problem(answer, 422, "invalid", "contexts")
+        problem(answer, 422, "invalid", "at")
+        log = {"contexts": [[1.0, 0.0]] * 2, "rewards": [1.0, 2.0], "at": [at(3), at(4)]}
+        answer = await client.post(f"/v1/sessions/{session}/history", json=log)
+        problem(answer, 409, "reward_conflict", "rewards[1].value")
+        log |= {"rewards": [None, 2.0], "trajectory": "a"}
+        answer = await client.post(f"/v1/sessions/{session}/history", json=log)
+        problem(answer, 422, "invalid", "rewards[1].trajectory")
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
+
+
+@pytest.mark.parametrize("totals", ["all", "trajectory"])
+@on_one_database
+async def test_a_log_is_what_its_decisions_and_totals_are(serve: Serve, totals: str) -> None:
+    """Two decisions a slot, of which the second one has the total, with its covariate."""
+    rng, n_slots = np.random.default_rng(5), 150
+    contexts = rng.uniform(-1, 1, (2 * n_slots, 2))
+    when = [at(10 * (i // 2) + 4 * (i % 2)) for i in range(2 * n_slots)]
+    rain = rng.normal(size=2 * n_slots)
+    signal = contexts.reshape(n_slots, 2, 2).sum(axis=1) @ THETA + rain[1::2]
+    values = signal + 0.05 * rng.standard_normal(n_slots)
+    rewards = [None if i % 2 == 0 or i % 7 == 0 else values[i // 2] for i in range(2 * n_slots)]
+    name = "" if totals == "all" else "a"
+    more = {"totals": totals}
+    options = {"covariates": ["rain"]}
+    async with serve() as client:
+        made = [
+            await client.create(
+                algorithm="anytime",
+                horizon=3,
+                seed=1,
+                options=options,
+                clock={"slot_seconds": 600, "start": at(0), **more},
+            )
+            for _ in range(2)
+        ]
+        log = {"contexts": contexts.tolist(), "rewards": rewards, "at": when, "import_id": "2026"}
+        log |= {"trajectory": name, "covariates": {"rain": rain.tolist()}}
+        answer = await client.post(f"/v1/sessions/{made[0]}/history", json=log)
+        assert answer.status_code == 201, answer.text
+        again = await client.post(f"/v1/sessions/{made[0]}/history", json=log)
+        assert again.json() == answer.json()
+        for i, context in enumerate(contexts.tolist()):
+            forced = {"forced_arm": 0, "trajectory": name, "at": when[i]}
+            await client.decide(made[1], [context], **forced)
+        totals_of = [
+            {
+                "value": rewards[i],
+                "from": at(10 * (i // 2)),
+                "to": at(10 * (i // 2) + 10),
+                "trajectory": name,
+                "covariates": {"rain": rain[i]},
+            }
+            for i in range(2 * n_slots)
+            if rewards[i] is not None
+        ]
+        await client.reward(made[1], rewards=totals_of)
+        found = [await fitted(client, session) for session in made]
+        for field in ("theta", "lag_weights", "last_round", "n_rows", "sigma_hat"):
+            assert found[0][field] == found[1][field], field
+        assert np.dot(found[0]["theta"], THETA) > 0.99
+        assert found[0]["sigma_hat"] < 0.2  # what rain does is known
+        with client.service.store.reader() as reader:
+            stored = reader.session(("", made[0]))
+            assert stored is not None
+            replay = replay_session(reader, stored)
+            assert replay.differences == []
+            assert replay.decisions == 2 * n_slots
 
 
 async def test_a_retry_of_a_late_decision_gets_the_first_answer(serve: Serve) -> None:

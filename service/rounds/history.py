@@ -73,9 +73,9 @@ class StoredPast(ABC):
         """
         return measured
 
+    @abstractmethod
     def has_changed(self, since: KeptSumsRow) -> bool:
-        """Return whether rows that sums have changed: a decision was voided."""
-        return bool(self.reader.voids(self.session.key, since.measured, self._measured))
+        """Return whether rows changed that sums have, at positions that are not known."""
 
     @abstractmethod
     def whole(self) -> History:

@@ -31,7 +31,7 @@ from service.rounds.stored_rows import (
     with_covariates,
 )
 from service.session.fit_schedule import Watermark
-from service.session.records import SessionRow, SlotSumsRow, TrajectoryRow
+from service.session.records import KeptSumsRow, SessionRow, SlotSumsRow, TrajectoryRow
 from service.session.slot_clock import SlotClock
 from service.storage.reader import MeasuredRow, Range, Reader
 
@@ -93,6 +93,11 @@ class PastBySlot(StoredPast):
         settled = min(self._clock.settled(self.window.last), void - 1)
         sets = latest_kept(mark.decided, self._latest)
         return settled < reader.summed_for_good(session) or sets[0] <= session.dropped_to
+
+    def has_changed(self, since: KeptSumsRow) -> bool:
+        """Return whether a decision of a slot that was settled was voided."""
+        void = first_void_slot(self.reader, self.session, since.measured)
+        return void <= self._clock.settled(since.last_round)
 
     def whole(self) -> History:
         """Build the history of all rows of the window."""

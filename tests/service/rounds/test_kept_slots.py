@@ -157,6 +157,29 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
     assert world.n_erased_of_replay() == 0
 
 
+@pytest.mark.parametrize("totals", ["all", "trajectory"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_void_in_a_slot_that_takes_decisions_leaves_the_sums(
+    harness: ServiceHarness, database_url: str, totals: str
+) -> None:
+    """One in a settled slot does not: all is added anew, once."""
+    world = World(harness, database_url, clock={"totals": totals}, options=SHARED)
+    world.play(80)
+    world.ask()
+    for is_old, n_more in ((False, 1), (True, 0), (False, 1)):
+        n = world.n_from_sums
+        assert n
+        with harness.store.reader() as reader:
+            last = reader.trajectory((*harness.key, "a"))
+        assert last is not None
+        decision = 9 if is_old else last.n_rounds
+        harness.run(void_decision(harness.key, "a", f"~{decision}", harness.agents))
+        world.play(1)
+        world.ask()
+        assert world.n_from_sums == n + n_more
+    assert world.n_erased_of_replay() == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_totals_of_trajectories_are_fitted_from_sums(

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
+import numpy as np
 from pydantic import ConfigDict, Field, Json, Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
@@ -42,8 +43,11 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Interval = Annotated[list[Finite], Field(min_length=2, max_length=2)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
-Exact = Annotated[str, Field(pattern="^-?[0-9a-f]{1,600}p-?[0-9]{1,4}$")]
+# a sum of floats: see `service.lift.exact`
+EXPONENT = "([0-9]{1,4}|-([0-9]{1,3}|10[0-6][0-9]|107[0-4]))"
+Exact = Annotated[str, Field(pattern=f"^-?[0-9a-f]{{1,600}}p{EXPONENT}$")]
 POINT = Annotated[list[WideNumber], Field(min_length=5, max_length=6)]  # of lift so far
+Gone = Annotated[int, Field(ge=0, le=2**50)]  # with what is to come it stays exact in JSON
 Diagnostic = AnyFloat | int | Text | bool | list[AnyFloat]
 
 # An export writes these fields for its readers. An import ignores them and derives its own.
@@ -108,6 +112,8 @@ PARTS_IN_FILE = {
     "schedule": SCHEDULE,
     "clock": Json[StoredClock] | None,
     "changes": Json[CHANGES] | None,
+    **dict.fromkeys(("n_erased_rounds", "n_erased_measurements", "n_dropped_rounds"), Gone),
+    "n_dropped_measurements": Gone,
 }
 _header = {**_fields(SessionRow, NOT_EXPORTED), **PARTS_IN_FILE}
 # a file leaves out what is as by default
@@ -291,6 +297,15 @@ def check_record(record: dict[str, Any], adapter: TypeAdapter[Any] = ADAPTER) ->
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise InvalidRecord(field_name(first["loc"][1:]) or "record", first["msg"]) from None
+
+
+def check_shape(value: Any, field: str, *shapes: tuple[int, ...]) -> None:
+    """Check that nested lists are an array of one of these shapes; that of None is ()."""
+    try:
+        found = str(np.shape(value))
+    except ValueError:
+        found = "ragged"  # rows of unlike lengths
+    check(found in map(str, shapes), field, f"its shape is {found}, not {shapes[-1]}")
 
 
 def check(holds: bool, field: str, what: str) -> None:

@@ -141,7 +141,7 @@ def test_export_import_and_replay_know_who_played(harness: ServiceHarness, tmp_p
         assert replay_session(reader, harness.session).differences == []
         row = harness.session
         row.seed += 1
-        assert any("plays now" in one for one in replay_session(reader, row).differences)
+        assert any("played_by is" in one for one in replay_session(reader, row).differences)
 
 
 def _log(harness: ServiceHarness) -> list[tuple[Any, ...]]:

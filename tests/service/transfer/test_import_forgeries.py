@@ -123,7 +123,7 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("header.session.options.zz", header(options={"zz": 1})),
     ("header.session.zz", header(zz=1)),
     *(
-        ("header.session.n_erased_rounds", header(**{name: 2**53}))
+        (f"header.session.{name}", header(**{name: 2**53}))
         for name in ("n_erased_rounds", "n_erased_measurements")
     ),
     ("header.session.algorithm", header(algorithm="zz")),

@@ -219,11 +219,13 @@ class Trial:
         """
         if forced is not None or self.mode == "shadow":
             return Play("caller", forced)
+        if not self.share:
+            return Play("agent")
         by: PlayedBy = "guard"  # in both groups: one alone would drift away with the season
         if self.guard != "tripped":
             # with a clock a block is of slots; where totals are of all, it is everybody's
             place = draw.trajectory, draw.turn or draw.round, horizon
-            if not self.share or self.group(draw.seed, *place) == "agent":
+            if self.group(draw.seed, *place) == "agent":
                 return Play("agent")
             by = "control"
         if not n_arms or self.policy != "uniform":
@@ -259,7 +261,7 @@ def shown_again(
     by, then = said.played_by, AGENT_ALONE
     forced = said.arm if by == "caller" or (by is None and said.forced) else None
     if by is not None:
-        guard: Guard = "tripped" if by == "guard" and trial.share else "off"
+        guard: Guard = "tripped" if by == "guard" else "off"
         then = replace(trial, mode="shadow" if by == "caller" else "live", guard=guard)
     return then.play(draw, horizon, n_arms, forced, said.arm).shown(choice)
 

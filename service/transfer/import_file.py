@@ -3,10 +3,11 @@
 The rows are laid out in slices while the file is checked, in a process that has no database.
 """
 
+import json
 import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,8 +31,7 @@ from service.session.records import (
     TrajectoryRow,
 )
 from service.storage.ports import Changes
-from service.storage.reader import n_bytes
-from service.transfer.file_format import read_lines
+from service.transfer.file_format import FORMAT, VERSION
 from service.transfer.import_records import InvalidRecord
 from service.transfer.import_session import ImportFold, Row
 from service.writer.command import command
@@ -40,7 +40,7 @@ from service.writer.notices import note
 from service.writer.unit_of_work import UnitOfWork
 
 MAX_LINE_BYTES = 2**26  # bytes; a million lag weights take half
-SLICE_ROWS, SLICE_BYTES = 256, 2**18  # about; a larger row is a slice of its own
+SLICE_ROWS, SLICE_BYTES = 256, 2**19  # of lines; a larger one is a slice of its own
 
 
 @dataclass(slots=True)
@@ -84,19 +84,18 @@ def fold_file(file: BinaryIO, out: BinaryIO, allow_oracles: bool) -> tuple[Impor
     Returns the session that its records describe, and the file's digest. Raises 422, mostly
     ``bad_import``, naming line, record and field.
     """
-    fold, digest = ImportFold(allow_oracles), blake2b(digest_size=6)
+    fold, mark = ImportFold(allow_oracles), blake2b(digest_size=6)
     slice: list[Row] = []
     size = 0
-    for row in _rows(fold, file, digest):
-        more = n_bytes(tuple(row) if isinstance(row, tuple) else astuple(row))
-        if slice and (len(slice) == SLICE_ROWS or size + more > SLICE_BYTES):
+    for row, n_bytes in _rows(fold, file, mark):
+        if slice and (len(slice) == SLICE_ROWS or size + n_bytes > SLICE_BYTES):
             pickle.dump(slice, out, pickle.HIGHEST_PROTOCOL)
             slice, size = [], 0
         slice.append(row)
-        size += more
+        size += n_bytes
     if slice:
         pickle.dump(slice, out, pickle.HIGHEST_PROTOCOL)
-    return fold, digest.hexdigest()
+    return fold, mark.hexdigest()
 
 
 def read_slice(path: Path, offset: int) -> tuple[list[Row], int]:
@@ -112,22 +111,53 @@ def read_slice(path: Path, offset: int) -> tuple[list[Row], int]:
             return [], offset
 
 
-def _rows(fold: ImportFold, file: BinaryIO, digest: Any) -> Iterator[Row]:
-    """Yield the rows of a file's records; `fold` is then the session that the records describe."""
+def read_records(file: BinaryIO, mark: Any) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield number and length of each line before the end, with its record; the digest takes all.
 
-    def lines() -> Iterator[bytes]:
-        while line := file.readline(MAX_LINE_BYTES + 1):
-            if len(line) > MAX_LINE_BYTES:
-                raise ValueError(f"a line is longer than {MAX_LINE_BYTES} bytes")
-            digest.update(line)
-            yield line
+    Raises ValueError where the file is of another format or version, truncated or changed. Most
+    messages name the line.
+    """
+    digest, is_ended, number = blake2b(digest_size=16), False, 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        mark.update(line)
+        number += 1
+        try:
+            record = None if is_ended else json.loads(str(line, "utf-8"))
+        except ValueError as error:
+            raise ValueError(f"line {number}: not JSON: {error}") from None
+        except RecursionError:
+            raise ValueError(f"line {number}: not a record: too deep") from None
+        if not isinstance(record, dict) or "record" not in record:
+            what = "there is a line after the end record" if is_ended else "not a record"
+            raise ValueError(f"line {number}: {what}")
+        if number == 1:
+            if record["record"] != "header" or record.get("format") != FORMAT:
+                raise ValueError(f"line 1: not a header of format {FORMAT}")
+            if record.get("version") != VERSION:
+                version = f"version {record.get('version')!r}"
+                raise ValueError(f"line 1: {version} cannot be read by this release")
+        if record["record"] == "end":
+            if (record.get("count"), record.get("digest")) != (number - 1, digest.hexdigest()):
+                raise ValueError(f"line {number}: count or digest do not fit what came before")
+            is_ended = True
+            continue
+        digest.update(line)
+        yield number, len(line), record
+    if not is_ended:
+        raise ValueError("the end record is missing: the file is truncated")
 
+
+def _rows(fold: ImportFold, file: BinaryIO, mark: Any) -> Iterator[tuple[Row, int]]:
+    """Yield the rows of a file's records, with the bytes of their lines, and fold the records."""
     try:
-        for line, record in read_lines(lines()):
+        for line, n_bytes, record in read_records(file, mark):
             row = fold.apply(line, record)
             if row is not None:
-                yield row
-        yield from fold.finish()
+                yield row, n_bytes
+        for last in fold.finish():
+            yield last, 0
     except (Problem, InvalidRecord) as error:
         code, field = ProblemCode.BAD_IMPORT, f"{fold.kind}.{error.field}"
         if fold.kind == "header" and isinstance(error, Problem):

@@ -267,8 +267,8 @@ def _check_choice(session: SessionRow, record: Record) -> None:
     said: Any = Shown(*shown_in(record))
     arm = said.arm
     check(dim == (0 if arm is None else session.dim), "context", "not as the arm")
-    for name in {"own", "mean"} & record.keys():
-        check(len(record[name]) == dim, name, "not as the context")
+    for name in ("own", "mean"):
+        check(name not in record or len(record[name]) == dim, name, "not as the context")
     choice = None
     if arm is None:
         check(not n_arms, "scores", "a round without action has no arms")

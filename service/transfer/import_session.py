@@ -133,35 +133,31 @@ class ImportFold:
         part = self._trajectories.of_decision(record["trajectory"], record["round"])
         part.check_decision(session, record)
         self._newest = max(self._newest, (record["model_version"], self.line))
-        covariates = timeline.covariates_of_decision(session, record["covariates"])
-        context, mean = array("d", record["context"]).tobytes(), record.pop("mean", None)
+        record["covariates"] = timeline.covariates_of_decision(session, record["covariates"])
+        digest, contexts, mean = record["digest"], record["contexts"], record.pop("mean", None)
+        for name in FLOATS:
+            if name in record:
+                record[name] = array("d", record[name]).tobytes()
         if mean and self.agent.takes_means:
-            context += KNOWN + array("d", mean).tobytes()
+            record["context"] += KNOWN + array("d", mean).tobytes()
+        if contexts is not None:
+            record["contexts"] = pack(np.array(contexts), session.keep_contexts)
+        record["digest"] = None if digest is None else bytes.fromhex(digest)
         begun = timeline.begun_by(record["position"], record["at"])
         ahead = self._windows.ahead(record["position"], begun)
-        digest, contexts = record["digest"], record["contexts"]
-        values = {
-            "number": record["round"],
-            "epoch": 1 if ahead is None else ahead.epoch,
-            "next_fit_round": None if ahead is None else ahead.due,
-            "digest": None if digest is None else bytes.fromhex(digest),
-            **{name: array("d", record[name]).tobytes() for name in FLOATS if name in record},
-            "context": context,
-            "contexts": None
-            if contexts is None
-            else pack(np.array(contexts), session.keep_contexts),
-            "covariates": covariates,
-        }
-        decision = DecisionRow(*NO_OWNER, **{**record, **values})
+        record["epoch"] = 1 if ahead is None else ahead.epoch
+        record["next_fit_round"] = None if ahead is None else ahead.due
+        record["number"] = record["round"]
+        decision = DecisionRow(*NO_OWNER, **record)
         apply(session, part.row, decision, begun)
         return decision
 
     def _measurement_record(self, record: Record) -> MeasurementRow:
         part = self._trajectories.of_value(record)
         part.check_value(self.session, record)
-        covariates = covariates_text(self.session, record["covariates"])
-        values = {"number": part.row.n_measurements + 1, "covariates": covariates}
-        value = MeasurementRow(*NO_OWNER, **{**record, **values})
+        record["covariates"] = covariates_text(self.session, record["covariates"])
+        record["number"] = part.row.n_measurements + 1
+        value = MeasurementRow(*NO_OWNER, **record)
         apply(self.session, part.row, value)
         return value
 

@@ -263,23 +263,21 @@ class Trajectories:
 
 def _check_choice(session: SessionRow, record: Record) -> None:
     """Check the fields of a decision that say what was chosen, how and by whom."""
-    dim, n_arms, contexts = len(record["context"]), len(record["scores"]), record["contexts"]
+    contexts, n_arms, choice = record["contexts"], len(record["scores"]), None
     said: Any = Shown(*shown_in(record))
-    arm = said.arm
-    check(dim == (0 if arm is None else session.dim), "context", "not as the arm")
-    for name in ("own", "mean"):
-        check(name not in record or len(record[name]) == dim, name, "not as the context")
-    choice = None
-    if arm is None:
-        check(not n_arms, "scores", "a round without action has no arms")
-        check(record["arm_id"] is None, "arm_id", "a round without action has none")
+    if said.arm is None:
+        for name in ("context", "scores", "arm_id"):
+            check(not record[name], name, "a round without action has none")
     else:
-        check(arm < n_arms, "arm", "no such arm")
-        its_arm = arm if said.played_by is None else said.agent_arm
-        check(its_arm is not None and its_arm < n_arms, "agent_arm", "no such arm")
-        choice = Choice(its_arm, NO_SCORES, said.propensity, said.explored)
+        by_agent = "arm" if said.played_by is None else "agent_arm"
+        for name in ("arm", by_agent):
+            check(record[name] is not None and record[name] < n_arms, name, "no such arm")
+        for name in ("context", "own", "mean"):
+            fits = name not in record or len(record[name]) == session.dim
+            check(fits, name, f"not {session.dim} numbers")
         is_told = said.forced or said.propensity is not None
         check(is_told, "propensity", "there is one where the agent chose")
+        choice = Choice(record[by_agent], NO_SCORES, said.propensity, said.explored)
     place = record["trajectory"], record["round"], record["position"], record["at"]
     draw = timeline_of(session).draw(session.seed, *place)
     again = shown_again(session.trial, draw, session.horizon, n_arms, said, choice)
@@ -291,7 +289,7 @@ def _check_choice(session: SessionRow, record: Record) -> None:
         check(kept, "contexts", "the session does not keep them")
         refuse_too_many(session, len(contexts))
         fits = len(contexts) == n_arms and all(len(one) == session.dim for one in contexts)
-        fits = fits and arm is not None and contexts[arm] == record["context"]
+        fits = fits and choice is not None and contexts[said.arm] == record["context"]
         check(fits, "contexts", "not one context for each arm, with that which was chosen")
 
 

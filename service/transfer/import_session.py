@@ -23,6 +23,7 @@ from service.base.field_types import MOST_SECONDS
 from service.base.problems import Problem
 from service.commands.decisions import refuse_voids
 from service.commands.sessions import checked_agent
+from service.fits.fit_row import counted_fit
 from service.fits.rebuilt_schedule import Rounds, Windows, open_window
 from service.fits.warm_start import EstimateInUse
 from service.lift.add_to_sums import group_of, totals_of
@@ -190,17 +191,10 @@ class ImportFold:
                 self._later, self._installed_due = None, window.due
             if value["theta"] is None:
                 self._later = Estimate.from_json(value)
-        session.count_fit(self._in_use.number)
-        values: dict[str, Any] = {
-            "number": session.n_estimates,
-            "epoch": window.epoch,
-            "due": window.due,
-            "parent": parent,
-            "model_version": session.model_version,
-        }
+        values = {name: record[name] for name in ("status", "reason", "at")}
         for name in ("manifest", "fingerprint", "estimate"):
             values[name] = None if record[name] is None else json.dumps(record[name])
-        return EstimateRow(*NO_OWNER, **{**record, **values})
+        return counted_fit(session, window, self._in_use.number, **values)
 
     def _check_there(self, named: Mapping[str, Any], where: str = "") -> None:
         """Check that what a record names is there; the names of its fields begin with `where`."""
@@ -259,8 +253,7 @@ class ImportFold:
 
     def _sums_record(self, record: Record) -> None:
         session = self.session
-        is_first = has_only_sums(session) and self.sums is None
-        check(is_first, "record", "sums are once in a session that needs them, else never")
+        _check_once(has_only_sums(session), self.sums)
         self._install()  # sums have its products
         for name in ("settled", "seen"):
             if record[name] is not None:
@@ -277,8 +270,7 @@ class ImportFold:
 
     def _lift_record(self, record: Record) -> None:
         session, places = self.session, (record["decided"], record["measured"])
-        is_first = bool(session.dropped_to) and session.trial.is_on and self.lift is None
-        check(is_first, "record", "lift stands once in a session that needs its sums, else never")
+        _check_once(session.dropped_to > 0 and session.trial.is_on, self.lift)
         self._check_there(record)
         check(session.dropped_to <= places[0], "decided", "it has no sums of dropped rounds")
         in_time = all(0 <= point[4] <= MOST_SECONDS for point in record["points"])
@@ -308,7 +300,7 @@ class ImportFold:
         return unit
 
     def _agent_record(self, record: Record) -> None:
-        check(self._state is None, "record", "there is one agent")
+        _check_once(True, self._state)
         self._state = record["state"], self.line
 
     def finish(self) -> Iterator[TrajectoryRow]:
@@ -340,10 +332,8 @@ class ImportFold:
         session, header = self.session, self._schedule
         places = [0, *(change.after for change in session.changes.changes), session.n_rounds]
         check(places == sorted(places), "session.changes", "not in the order of rounds")
-        n_slots = session.schedule.n_slots
-        is_all = header["n_slots"] == n_slots
-        check(is_all, "session.schedule.n_slots", f"the records are of {n_slots}")
-        schedule = session.schedule = Schedule.load({**header, "open": [], "seen": 0})
+        worked_out = {"open": [], "seen": 0, "n_slots": session.schedule.n_slots}
+        schedule = session.schedule = Schedule.load({**header, **worked_out})
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
             for due in schedule.waiting:
@@ -409,6 +399,12 @@ class ImportFold:
     def _install(self) -> None:
         for estimate in filter(None, (self._direction, self._later)):
             self.agent.install(estimate)
+
+
+def _check_once(is_needed: bool, before: object) -> None:
+    """Check that a record is needed, and that there is none of its kind before."""
+    fits = is_needed and before is None
+    check(fits, "record", "it stands once in a session that needs it, else never")
 
 
 def _sums(text: str, field: str, agent: Agent) -> bytes:

@@ -189,7 +189,10 @@ def test_boundaries_that_were_passed_in_silence_have_no_window(tmp_path: Path) -
     assert schedule.current is not None
     dues = [due.key for due in (*schedule.waiting, schedule.current)]
     assert (max(dues), [one.window.due for one in schedule.open]) == (20, [30])
-    assert checked(exported(harness)).schedule == schedule
+    content = exported(harness)
+    assert checked(content).schedule == schedule
+    fewer = deeper("header", "session", "schedule", "n_slots", value=3)
+    assert checked(forged(content, fewer)).schedule == schedule  # the records say it
     harness.store.close()
 
 

@@ -168,6 +168,17 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("decision.explored", part("decision", explored=1)),
     ("decision.forced", part("decision", 6, forced=True)),
     ("decision.arm_id", part("decision", arm_id="\0")),
+    ("decision.arm_id", part("decision", 6, arm_id="a")),
+    ("decision.scores", part("decision", 6, scores=[1.0])),
+    ("decision.explored", part("decision", 7, explored=True)),
+    ("decision.propensity", part("decision", 7, propensity=0.5)),
+    *(("decision.own", part("decision", own=v)) for v in ([], [1.0])),
+    ("decision.mean", part("decision", mean=[1.0])),
+    ("decision.agent_arm", part("decision", agent_arm=1)),
+    *(
+        ("decision.played_by", part("decision", played_by=by, agent_arm=0))
+        for by in ("agent", "control", "caller", "guard")
+    ),
     ("decision.round", part("decision", trajectory="nobody")),
     ("measurement.trajectory", part("measurement", trajectory="nobody")),
     ("decision.trajectory", part("decision", trajectory=["x"])),

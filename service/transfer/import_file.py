@@ -111,49 +111,45 @@ def read_slice(path: Path, offset: int) -> tuple[list[Row], int]:
             return [], offset
 
 
-def read_records(file: BinaryIO, mark: Any) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield number and length of each line before the end, with its record; the digest takes all.
+def _records(fold: ImportFold, file: BinaryIO, mark: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the record of each line before the end, and the line's bytes; the mark digests all.
 
-    Raises ValueError where the file is of another format or version, truncated or changed. Most
-    messages name the line.
+    Raises ValueError where the file is of another format or version, truncated or changed.
     """
-    digest, is_ended, number = blake2b(digest_size=16), False, 0
+    digest, end = blake2b(digest_size=16), None
     while line := file.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
             raise ValueError(f"a line is longer than {MAX_LINE_BYTES} bytes")
         mark.update(line)
-        number += 1
+        fold.line += 1
+        if end is not None:
+            raise ValueError("there is a line after the end record")
         try:
-            record = None if is_ended else json.loads(str(line, "utf-8"))
-        except ValueError as error:
-            raise ValueError(f"line {number}: not JSON: {error}") from None
-        except RecursionError:
-            raise ValueError(f"line {number}: not a record: too deep") from None
+            record = json.loads(str(line, "utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not JSON, or too deep: {error}") from None
         if not isinstance(record, dict) or "record" not in record:
-            what = "there is a line after the end record" if is_ended else "not a record"
-            raise ValueError(f"line {number}: {what}")
-        if number == 1:
-            if record["record"] != "header" or record.get("format") != FORMAT:
-                raise ValueError(f"line 1: not a header of format {FORMAT}")
-            if record.get("version") != VERSION:
-                version = f"version {record.get('version')!r}"
-                raise ValueError(f"line 1: {version} cannot be read by this release")
+            raise ValueError("not a record")
+        if fold.line == 1 and (record["record"], record.get("format")) != ("header", FORMAT):
+            raise ValueError(f"not a header of format {FORMAT}")
+        if fold.line == 1 and record.get("version") != VERSION:
+            raise ValueError(f"version {record.get('version')!r} cannot be read by this release")
         if record["record"] == "end":
-            if (record.get("count"), record.get("digest")) != (number - 1, digest.hexdigest()):
-                raise ValueError(f"line {number}: count or digest do not fit what came before")
-            is_ended = True
-            continue
-        digest.update(line)
-        yield number, len(line), record
-    if not is_ended:
+            end = record
+            if (end.get("count"), end.get("digest")) != (fold.line - 1, digest.hexdigest()):
+                raise ValueError("count or digest do not fit what came before")
+        else:
+            digest.update(line)
+            yield record, len(line)
+    if end is None:
         raise ValueError("the end record is missing: the file is truncated")
 
 
 def _rows(fold: ImportFold, file: BinaryIO, mark: Any) -> Iterator[tuple[Row, int]]:
     """Yield the rows of a file's records, with the bytes of their lines, and fold the records."""
     try:
-        for line, n_bytes, record in read_records(file, mark):
-            row = fold.apply(line, record)
+        for record, n_bytes in _records(fold, file, mark):
+            row = fold.apply(record)
             if row is not None:
                 yield row, n_bytes
         for last in fold.finish():
@@ -165,8 +161,7 @@ def _rows(fold: ImportFold, file: BinaryIO, mark: Any) -> Iterator[tuple[Row, in
         raise Problem(code, f"line {fold.line}: {field}: {error}", field) from None
     except UNREADABLE as error:
         detail = str(error) if isinstance(error, ValueError) else repr(error)
-        detail = detail if detail.startswith("line ") else f"line {fold.line}: {detail}"
-        raise Problem(ProblemCode.BAD_IMPORT, detail, "body") from None
+        raise Problem(ProblemCode.BAD_IMPORT, f"line {fold.line}: {detail}", "body") from None
 
 
 UNREADABLE = (

@@ -56,7 +56,7 @@ DERIVED = {
         "n_rounds n_trajectories n_measurements n_complete n_estimates estimate model_version"
     ),
     "schedule": "seen",
-    "trajectory": "key n_decisions n_rounds n_measurements measured_through last_at",
+    "trajectory": "n_decisions",
     "decision": "number epoch next_fit_round",
     "measurement": "number",
     "estimate": "number epoch due parent model_version",
@@ -248,9 +248,18 @@ STATE = _record(
         _record("ellipsoid", inverse=list[list[WideNumber]], moment=list[WideNumber])
     ],
 )
+# its counters are read where rows are dropped: elsewhere the records of its rounds say them
+TRAJECTORY = _record(
+    "trajectory",
+    record=Literal["trajectory"],
+    key=KeyInPath,
+    **dict.fromkeys(("n_rounds", "n_measurements", "measured_through"), Count),
+    last_at=Time,
+    lately=NotRequired[list[Number]],
+)
 RECORD: Any = (
     _record("file", record=Literal["header"], format=str, version=int, session=SESSION)
-    | _record("trajectory", record=Literal["trajectory"], lately=NotRequired[list[Number]])
+    | TRAJECTORY
     | DECISION
     | _record_of(
         "measurement", MeasurementRow, covariates=GivenCovariates | None, late=NotRequired[Ordinal]
@@ -272,10 +281,6 @@ RECORD: Any = (
 ADAPTER: TypeAdapter[Any] = TypeAdapter(
     Annotated[RECORD, Field(discriminator="record")], config=STRICT
 )
-# of a trajectory, what nothing derives where rows are dropped
-_COUNTS = dict.fromkeys(("n_rounds", "n_measurements", "measured_through"), Count)
-_Counters = TypedDict("_Counters", {"key": KeyInPath, **_COUNTS, "last_at": Time})  # type: ignore
-COUNTERS: Any = TypeAdapter(dict[str, _Counters], config={**STRICT, "extra": "ignore"})
 
 
 class InvalidRecord(ValueError):
@@ -287,13 +292,13 @@ class InvalidRecord(ValueError):
         self.what = what
 
 
-def check_record(record: dict[str, Any], adapter: TypeAdapter[Any] = ADAPTER) -> None:
+def check_record(record: dict[str, Any]) -> None:
     """Check types and ranges of all fields, and that none is missing or unknown.
 
     Raises `InvalidRecord`, which names the first invalid field.
     """
     try:
-        adapter.validate_python(record)
+        ADAPTER.validate_python(record)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise InvalidRecord(field_name(first["loc"][1:]) or "record", first["msg"]) from None

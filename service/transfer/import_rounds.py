@@ -26,10 +26,8 @@ from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.trial import Shown, shown_again
 from service.transfer.import_records import (
-    COUNTERS,
     InvalidRecord,
     check,
-    check_record,
     check_shape,
 )
 from service.writer.unit_of_work import Spans
@@ -134,7 +132,6 @@ class Trajectories:
         """Take note of a trajectory's counters, of which dropped rows tell nothing."""
         if not self._session.dropped_to:
             return
-        check_record({"trajectory": record}, COUNTERS)
         check(record["key"] not in self._declared, "key", "it stands twice")
         row = TrajectoryRow(*NO_OWNER, **{**record, "n_decisions": record["n_rounds"]})
         if "lately" in record:

@@ -66,8 +66,8 @@ NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 class ImportFold:
     """The session as the records so far describe it, before it has an owner and an id.
 
-    `apply` takes the records in order, `finish` comes after the last one. Both raise a `Problem`
-    or `InvalidRecord`; `line` and `kind` then name the record.
+    `apply` takes the records in order, each once `line` is its number, `finish` comes after the
+    last one. Both raise a `Problem` or `InvalidRecord`; `line` and `kind` then name the record.
     """
 
     session: SessionRow  # as counted so far; after `finish`, its schedule has the open windows
@@ -96,12 +96,12 @@ class ImportFold:
         self._past = NOTHING  # of that trajectory
         self._newest = (0, 0)  # highest model version of a decision, and the line of that decision
 
-    def apply(self, line: int, record: Record) -> Row | None:
-        """Check and count the next record, and return its row if it has one."""
-        self.line, self.kind = line, str(record["record"])[:20]
+    def apply(self, record: Record) -> Row | None:
+        """Check and count the record of the next `line`, and return its row if it has one."""
+        self.kind = str(record["record"])[:20]
         check_record(record)
         is_header = record.pop("record") == "header"
-        check((line == 1) == is_header, "record", "the header is the first line and no other")
+        check((self.line == 1) == is_header, "record", "the header is the first line and no other")
         row: Row | None = getattr(self, f"_{self.kind}_record")(record)
         return row
 

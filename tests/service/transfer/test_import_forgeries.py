@@ -147,6 +147,9 @@ FORGERIES: list[tuple[str, Forge]] = [
         "header.session.schedule.current.window",
         deeper("header", "session", "schedule", "current", "window", "first", value=1),
     ),
+    *(("trajectory.last_at", part("trajectory", last_at=v)) for v in ("x", 1e300)),
+    ("trajectory.measured_through", part("trajectory", measured_through=10**30)),
+    *(("trajectory.key", part("trajectory", key=v)) for v in ("\0", 5, "k" * 300)),
     ("decision.client_event_id", part("decision", 1, client_event_id="e1")),
     *(
         ("decision.client_event_id", part("decision", 1, client_event_id=v))

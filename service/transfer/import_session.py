@@ -71,7 +71,7 @@ class ImportFold:
     """
 
     session: SessionRow  # as counted so far; after `finish`, its schedule has the open windows
-    agent: Agent  # before any fit; after `finish`, as it decides
+    agent: Agent  # as the fits so far leave it; after `finish`, as it decides
     has_state = False  # whether the agent's state is stored: it had fits, or learns from rewards
     sums: KeptSumsRow | None = None  # what stands for dropped rounds
     lift: LiftSumsRow | None = None  # what stands for them in a comparison, after `finish`
@@ -84,9 +84,7 @@ class ImportFold:
         self.line, self.kind = 0, "header"
         self._allow_oracles = allow_oracles
         self._in_use = EstimateInUse()
-        self._direction: Estimate | None = None  # that estimate
-        self._later: Estimate | None = None  # of the last fit after it
-        self._installed_due = 0  # of the fit that gave it, or took one away; 0: none did
+        self._installed_due = 0  # of the fit that gave this, or took one away; 0: none did
         self._done: set[int] = set()  # due rounds of finished and pending fits
         self._failed: set[int] = set()  # due rounds of failed fits
         self._seen = 0  # measurements that the last fit may use
@@ -183,14 +181,14 @@ class ImportFold:
         (self._failed if status == "failed" else self._done).add(window.due)
         if value is not None:
             self._check_sizes(value, manifest.get("revision", 0))
-            answer, has_direction = (session, session.n_estimates + 1, manifest), status == "ok"
-            self._in_use = self._in_use.after(*answer, has_direction=has_direction)
+            if self._in_use.is_left(session, manifest):
+                self.agent = build_agent(session, None)
+            self.agent.install(Estimate.from_json(value))
+            answer = session, session.n_estimates + 1, manifest
+            self._in_use = self._in_use.after(*answer, has_direction=status == "ok")
             self.has_state = True
             if self._in_use.number != parent:
-                self._direction = Estimate.from_json(value) if has_direction else None
-                self._later, self._installed_due = None, window.due
-            if value["theta"] is None:
-                self._later = Estimate.from_json(value)
+                self._installed_due = window.due
         values = {name: record[name] for name in ("status", "reason", "at")}
         for name in ("manifest", "fingerprint", "estimate"):
             values[name] = None if record[name] is None else json.dumps(record[name])
@@ -254,7 +252,6 @@ class ImportFold:
     def _sums_record(self, record: Record) -> None:
         session = self.session
         _check_once(has_only_sums(session), self.sums)
-        self._install()  # sums have its products
         for name in ("settled", "seen"):
             if record[name] is not None:
                 record[name] = _sums(record[name], name, self.agent)
@@ -370,13 +367,12 @@ class ImportFold:
             session.n_complete, schedule.open[-1].n_complete = schedule.open[-1].n_complete, 0
 
     def _learn(self) -> None:
-        """Rebuild the agent: install the estimate, and restore what it learned since.
+        """Restore what the agent learned since its last fit.
 
         What an earlier release's agent learned since in a form that is no longer read is left out:
         the agent goes on from its last fit.
         """
         agent = self.agent
-        self._install()
         if not agent.learns_within_epoch or self._state is None:
             return
         state, self.line = self._state
@@ -395,10 +391,6 @@ class ImportFold:
             raise InvalidRecord("state", f"{agent.name} cannot read it: {error!r}") from None
         check(is_same, "state", f"not a state of {agent.name}")
         self.has_state = True
-
-    def _install(self) -> None:
-        for estimate in filter(None, (self._direction, self._later)):
-            self.agent.install(estimate)
 
 
 def _check_once(is_needed: bool, before: object) -> None:

@@ -144,6 +144,18 @@ def test_export_import_and_replay_know_who_played(harness: ServiceHarness, tmp_p
         assert any("played_by is" in one for one in replay_session(reader, row).differences)
 
 
+def test_a_round_without_action_of_a_shadow_is_the_callers(
+    harness: ServiceHarness, tmp_path: Any
+) -> None:
+    harness.create(mode="shadow")
+    decide(harness, "a", forced_arm=1)
+    assert harness.decide("a", contexts=None).played_by == "caller"
+    with harness.store.reader() as reader:
+        exported = b"".join(export_session(reader, harness.session))
+        assert replay_session(reader, harness.session).differences == []
+    assert harness.import_file(tmp_path, exported)[1]
+
+
 def _log(harness: ServiceHarness) -> list[tuple[Any, ...]]:
     with harness.store.reader() as reader:
         names = [one.key for one in reader.trajectories(harness.key)]

@@ -261,8 +261,8 @@ def _check_choice(session: SessionRow, record: Record) -> None:
     contexts, n_arms, choice = record["contexts"], len(record["scores"]), None
     said: Any = Shown(*shown_in(record))
     if said.arm is None:
-        for name in ("context", "scores", "arm_id"):
-            check(not record[name], name, "a round without action has none")
+        for name in ("context", "scores", "arm_id", "own", "mean"):
+            check(not record.get(name), name, "a round without action has none")
     else:
         by_agent = "arm" if said.played_by is None else "agent_arm"
         for name in ("arm", by_agent):

@@ -173,6 +173,7 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("decision.arm_id", part("decision", arm_id="\0")),
     ("decision.arm_id", part("decision", 6, arm_id="a")),
     ("decision.scores", part("decision", 6, scores=[1.0])),
+    *((f"decision.{name}", part("decision", 6, **{name: [1.0, 0.0]})) for name in ("own", "mean")),
     ("decision.explored", part("decision", 7, explored=True)),
     ("decision.propensity", part("decision", 7, propensity=0.5)),
     *(("decision.own", part("decision", own=v)) for v in ([], [1.0])),

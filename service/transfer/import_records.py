@@ -21,6 +21,7 @@ from service.base.field_types import (
 )
 from service.lift.sums import MOST_POINTS, ShadowSums
 from service.session.fit_schedule import DueReason
+from service.session.names import StoredNames
 from service.session.records import (
     MOST_CHANGES,
     PARTS,
@@ -110,6 +111,7 @@ PARTS_IN_FILE = {
     **dict.fromkeys(PARTS, Text | None),
     "request": Json[dict[str, Any]],
     "schedule": SCHEDULE,
+    "names": Json[StoredNames] | None,
     "clock": Json[StoredClock] | None,
     "changes": Json[CHANGES] | None,
     **dict.fromkeys(("n_erased_rounds", "n_erased_measurements", "n_dropped_rounds"), Gone),

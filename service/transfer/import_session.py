@@ -35,8 +35,9 @@ from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.fit_schedule import OUT_OF_TURN, Schedule
 from service.session.kept_contexts import pack
-from service.session.names import imported_names
+from service.session.names import check_names
 from service.session.records import (
+    PARTS,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
@@ -47,10 +48,8 @@ from service.session.records import (
     SlotSumsRow,
     TrajectoryRow,
     VoidRow,
-    changes_of,
 )
 from service.session.rules import has_only_sums
-from service.session.slot_clock import clock_of
 from service.session.trial import block_of, imported_trial
 from service.transfer.file_format import FLOATS
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record, check_shape
@@ -107,12 +106,11 @@ class ImportFold:
         header = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
         self._schedule = header.pop("schedule")
         try:
-            header |= {
-                "names": imported_names(header.get("names"), header["dim"]),
-                "trial": imported_trial(header.get("trial")),
-                "clock": clock_of(header.get("clock")),
-                "changes": changes_of(header.get("changes")),
-            }
+            if header.get("names") is not None:
+                check_names(json.loads(header["names"]), header["dim"])
+            header["trial"] = imported_trial(header.get("trial"))
+            for part in ("names", "clock", "changes"):
+                header[part] = PARTS[part](header.get(part))
             session = self.session = SessionRow(tenant="", **header)
             for revision in range(session.revision + 1):
                 then = session.at_revision(revision)

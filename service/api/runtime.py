@@ -13,6 +13,7 @@ from starlette.requests import Request
 from service.api.metrics import Metrics
 from service.base.loop_slices import LoopSlices, SlicedWork, run_at_once
 from service.base.outgoing import Outgoing
+from service.base.parsing_processes import N_PROCESSES, PARSED_HERE_BYTES, ParsingProcesses
 from service.base.playground import Playground
 from service.base.problems import ProblemCode
 from service.base.process_pool import NotBegun
@@ -23,9 +24,8 @@ from service.commands.limits import Limits
 from service.session.records import SessionKey
 from service.storage.giving_way import read_giving_way
 from service.storage.reader import Reader
+from service.storage.spool import Spool, open_spool
 from service.storage.transactions import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
-from service.transfer.parsing_processes import N_PROCESSES, PARSED_HERE_BYTES, ParsingProcesses
-from service.transfer.spool import Spool, open_spool
 from service.writer.agent_cache import Agents
 from service.writer.group_commit import GroupCommit
 from service.writer.large_writes import Slices

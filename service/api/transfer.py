@@ -22,10 +22,10 @@ from service.commands.sessions import refuse_id_as_name
 from service.fits.cost import allowed_cost
 from service.session.records import SessionRow
 from service.storage.reader import Reader
+from service.storage.spool import full_said
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from service.transfer.import_file import import_session, prepare_import
-from service.transfer.spool import full_said
 
 router = Routes("/v1/sessions", tags=["sessions"])
 LinesOf = Callable[[Reader, SessionRow], Iterator[bytes]]  # of a file about a session
@@ -140,7 +140,7 @@ async def _imported(
             files.take(n_bytes)  # its rows are written beside it, and take about as much
             with full_said():
                 if n_bytes > service.parsed_here_bytes:
-                    prepared = await service.parsing.import_file(arguments)
+                    prepared = await service.parsing.run_long(prepare_import, *arguments)
                 else:
                     prepared = await service.read(lambda: prepare_import(*arguments))
         session_answer(prepared.session, "none")  # a session that cannot be shown fails here

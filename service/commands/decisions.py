@@ -180,24 +180,18 @@ class Decide(SessionCommand[Taken | Blocked]):
             by, own_theta = own_agent(lambda: uow.stored, *about)
         at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         round, position = trajectory.n_rounds + 1, session.n_rounds + 1
-        # a round without action, in the order of a row's fields
-        shown: tuple[int | None, str | None, bytes, bytes] = None, None, b"", b""
-        how: tuple[float | None, bool, bool] = None, False, False
-        agent_arm = kept = None
+        arm_id, context, scores, kept = None, b"", b"", None
         draw = timeline.draw(session.seed, self.trajectory, round, position, at)
         n_arms = 0 if contexts is None else len(contexts)
-        trial, horizon = session.trial, session.horizon
-        played_by, forced, drawn = trial.play(draw, horizon, n_arms, forced, default)
-        if contexts is not None:
-            arm, values, propensity, explored = by.choose(contexts, draw)
-            agent_arm = None if played_by is None else arm
-            how = propensity, explored, False
-            if forced is not None:
-                arm, how = forced, (drawn, False, True)
-            context = contexts[arm].tobytes()
+        play = session.trial.play(draw, session.horizon, n_arms, forced, default)
+        choice = None if contexts is None else by.choose(contexts, draw)
+        shown = play.shown(choice)
+        arm = shown.arm
+        if contexts is not None and choice is not None and arm is not None:
+            context, scores = contexts[arm].tobytes(), choice.scores.tobytes()
+            arm_id = None if arm_ids is None else arm_ids[arm]
             if agent.takes_means and n_arms > 1:
                 context += KNOWN + (np.add.reduce(contexts) / n_arms).tobytes()
-            shown = arm, None if arm_ids is None else arm_ids[arm], context, values.tobytes()
             keeps = session.keep_contexts or agent.takes_sets
             if keeps and may_be_kept(session, n_arms, position):
                 kept = pack(contexts, session.keep_contexts)
@@ -205,8 +199,8 @@ class Decide(SessionCommand[Taken | Blocked]):
         epoch, next_fit_round = timeline.epoch(session, agent, begun)
         place = (*key, round, trajectory.n_decisions + 1, position)
         request, fits = (self.event_id, self.digest), (epoch, session.model_version, next_fit_round)
-        in_trial, more = (played_by, agent_arm), (kept, beside, own_theta)
-        row = (*place, *request, *shown, *how, *fits, at, *in_trial, *more)
+        how, more = (arm, arm_id, context, scores, *shown[3:]), (kept, beside, own_theta)
+        row = (*place, *request, *how, *fits, at, *shown[:2], *more)
         decision = DecisionRow(*row)
         begun = apply(session, trajectory, decision, begun)
         uow.add_decision(decision)
@@ -266,9 +260,7 @@ def void_decision(
     if voids:
         return decision, voids[0]
     refuse_archived(session)
-    if not session.kind.takes_corrections:
-        detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
-        raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
+    refuse_voids(session, "event_id")
     refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")
     if has_only_sums(session):
         detail = "the session drops rows: what fits have learned stays as it is"
@@ -283,3 +275,10 @@ def void_decision(
     changes.voids.append(void)
     uow.write_rows(changes)
     return decision, void
+
+
+def refuse_voids(session: SessionRow, field: str) -> None:
+    """Raise a 409 no_corrections, naming a field, if the agent may have learned from decisions."""
+    if not session.kind.takes_corrections:
+        detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
+        raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)

@@ -5,6 +5,7 @@ from typing import Any
 
 from lhb_engine.agents import Options, make_options
 from lhb_engine.findings.finding import Finding, by_names
+from lhb_engine.history import FitWindow
 from service.fits.fit_answer import Fitted
 from service.rounds.offered_arms import feature_names
 from service.rounds.timeline import in_rounds
@@ -34,29 +35,33 @@ def record_fit(
     manifest says besides; `in_use` the number of the estimate that is in use from now on, by
     default the one before. The session counts the fit.
     """
-    parent = session.estimate
-    session.count_fit(parent if in_use is None else in_use)
-    live = uow.agents.get(session.key)
-    if live is not None:
-        live.n_estimates = session.n_estimates
-    row = EstimateRow(
-        *session.key,
-        number=session.n_estimates,
-        epoch=due.window.epoch,
-        due=due.key,
+    row = counted_fit(
+        session,
+        due.window,
+        session.estimate if in_use is None else in_use,
         status=status,
         reason=reason or None,
         manifest=json.dumps(due.manifest() | (notes or {})),
-        parent=parent,
-        model_version=session.model_version,
         fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
         estimate=None if fitted is None else json.dumps(fitted.estimate),
         at=uow.now,
     )
+    live = uow.agents.get(session.key)
+    if live is not None:
+        live.n_estimates = session.n_estimates
     if status != "skipped" and uow.stored.webhooks(session.tenant):
         _announce(uow, session, row)
     uow.add_estimate(row)
     uow.effects.fits.append(row)
+
+
+def counted_fit(session: SessionRow, window: FitWindow, in_use: int, **members: Any) -> EstimateRow:
+    """Count a fit of a window, after which an estimate is `in_use`, and return its row."""
+    parent = session.estimate
+    session.count_fit(in_use)
+    place = *session.key, session.n_estimates, window.epoch, window.due
+    version = session.model_version
+    return EstimateRow(*place, **members, parent=parent, model_version=version)
 
 
 def _announce(uow: UnitOfWork, session: SessionRow, row: EstimateRow) -> None:

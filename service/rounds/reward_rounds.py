@@ -26,7 +26,7 @@ def decided_rounds(
     of the field begins with `prefix`.
     """
     if reward.round is not None:
-        _check_round(trajectory, reward.round, f"{prefix}round")
+        check_round(trajectory, reward.round, f"{prefix}round")
         return reward.round, reward.round
     key = (*session.key, reward.trajectory)
     if reward.event_id is not None:
@@ -44,14 +44,15 @@ def decided_rounds(
 
 def check_span(trajectory: TrajectoryRow, first: int, last: int, prefix: str) -> None:
     """Raise a 409 or 422 if a trajectory has no such rounds."""
-    _check_round(trajectory, first, f"{prefix}first_round")
-    _check_round(trajectory, last, f"{prefix}last_round")
+    check_round(trajectory, first, f"{prefix}first_round")
+    check_round(trajectory, last, f"{prefix}last_round")
     if last < first:
         detail = f"last_round {last} is before first_round {first}"
         raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}last_round")
 
 
-def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
+def check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
+    """Raise a 409 or 422 if a trajectory has no such round."""
     if round < 1:
         raise Problem(ProblemCode.UNKNOWN_ROUND, f"rounds count from 1, not {round}", field)
     if trajectory.n_rounds == 0 and trajectory.key:

@@ -20,15 +20,17 @@ from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.history import Floats
 from service.base.byte_bounded import ByteBounded
-from service.base.field_types import FEATURE, MOST_LETTERS, NO_ZERO_BYTE, STRICT, Feature, Key
+from service.base.field_types import FEATURE, MOST_LETTERS, STRICT, Feature, Key
 from service.base.problems import Problem, ProblemCode
 
-Label = Annotated[str, Field(max_length=2 * MOST_LETTERS + 1, pattern=NO_ZERO_BYTE)]
+# a feature, which may be a product, and with "=" its category
+LABEL = f"^{FEATURE.pattern}(=[^\\x00]*)?$"
+Label = Annotated[str, Field(max_length=2 * MOST_LETTERS + 1, pattern=LABEL)]
 Pair = Annotated[list[Feature], Field(min_length=2, max_length=2)]
 Repetition = Annotated[int, Field(ge=1, le=1000)]
 Categories = Literal["one_hot", "hashed"]
@@ -339,7 +341,6 @@ class StoredNames(TypedDict):
     repetition: NotRequired[Repetition]
 
 
-STORED = TypeAdapter(StoredNames)
 NO_NAMES = Names()
 
 
@@ -430,21 +431,6 @@ def check_names(parts: Any, dim: int) -> None:
     if parts["categories"] == HASHED and len(columns) == dim:
         detail = 'categories "hashed" needs a dim beyond the number of features'
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "dim")
-
-
-def imported_names(text: str | None, dim: int) -> Names:
-    """Return the names of an imported file; 422, naming "names", for a text that nobody stores."""
-    if text is None:
-        return NO_NAMES
-    try:
-        parts = STORED.validate_json(text)
-        check_names(parts, dim)
-        if any(not FEATURE.fullmatch(one.partition(CATEGORY)[0]) for one in parts["columns"]):
-            raise ValueError
-        return Names(**parts)
-    except (ValidationError, ValueError, Problem):
-        detail = "not names as a session stores them"
-        raise Problem(ProblemCode.INVALID, detail, "names") from None
 
 
 def fill_repetition(names: Names, contexts: Floats, lately: bytes | None) -> None:

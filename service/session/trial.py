@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, R
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from lhb_engine.agents import Choice
 from lhb_engine.randomness import Draw
 from service.base.field_types import STRICT, Count, Key, Ordinal
 from service.base.problems import Problem, ProblemCode
@@ -81,12 +82,32 @@ class Begun(NamedTuple):
     over_in: tuple[Mode, ...] = ()
 
 
+class Shown(NamedTuple):
+    """What a decision's row says of who chose the arm, and how."""
+
+    played_by: PlayedBy | None
+    agent_arm: int | None = None
+    arm: int | None = None
+    propensity: float | None = None
+    explored: bool = False
+    forced: bool = False
+
+
 class Play(NamedTuple):
     """How a round is played."""
 
     by: PlayedBy | None  # who chooses the arm; None in a session without a trial
     arm: int | None = None  # the arm; None: the agent's, or none in a round without action
     propensity: float | None = None  # probability of `arm` where it was drawn
+
+    def shown(self, choice: Choice | None) -> Shown:
+        """Return what is shown, given the agent's choice; None in a round without action."""
+        if choice is None:
+            return Shown(self.by)
+        agent_arm = None if self.by is None else choice.arm
+        if self.arm is not None:
+            return Shown(self.by, agent_arm, self.arm, self.propensity, forced=True)
+        return Shown(self.by, agent_arm, choice.arm, choice.propensity, choice.explored)
 
 
 @with_config(STRICT)
@@ -198,11 +219,13 @@ class Trial:
         """
         if forced is not None or self.mode == "shadow":
             return Play("caller", forced)
+        if not self.share:
+            return Play("agent")
         by: PlayedBy = "guard"  # in both groups: one alone would drift away with the season
         if self.guard != "tripped":
             # with a clock a block is of slots; where totals are of all, it is everybody's
             place = draw.trajectory, draw.turn or draw.round, horizon
-            if not self.share or self.group(draw.seed, *place) == "agent":
+            if self.group(draw.seed, *place) == "agent":
                 return Play("agent")
             by = "control"
         if not n_arms or self.policy != "uniform":
@@ -223,21 +246,24 @@ class AgentAlone(Trial):
         return BY_AGENT if forced is None else Play(None, forced)
 
 
-AGENT_ALONE = AgentAlone()
+AGENT_ALONE: Trial = AgentAlone()
 BY_AGENT = Play(None)
 
 
-def played_again(
-    trial: Trial, draw: Draw, horizon: int, n_arms: int, arm: int | None, by: str
-) -> Play:
-    """Return how a round was played, if not by the caller: groups and draws can be worked out.
+def shown_again(
+    trial: Trial, draw: Draw, horizon: int, n_arms: int, said: Shown, choice: Choice | None
+) -> Shown:
+    """Return what was shown, as groups and draws say it, and the agent's choice.
 
-    `arm` stands where control does not draw one. `by` is who is said to have played: whether a
-    guard had tripped is known from nowhere else.
+    Only what is `said` tells what a caller forced, whether there was a trial, whether the guard had
+    tripped, and an arm that control does not draw.
     """
-    guard: Guard = "tripped" if by == "guard" else "off"
-    then = replace(trial, mode="live", guard=guard)
-    return then.play(draw, horizon, n_arms, None, arm)
+    by, then = said.played_by, AGENT_ALONE
+    forced = said.arm if by == "caller" or (by is None and said.forced) else None
+    if by is not None:
+        guard: Guard = "tripped" if by == "guard" else "off"
+        then = replace(trial, mode="shadow" if by == "caller" else "live", guard=guard)
+    return then.play(draw, horizon, n_arms, forced, said.arm).shown(choice)
 
 
 def block_of(trajectory: str, round: int, horizon: int) -> int:

@@ -1,4 +1,4 @@
-"""The file format of a session, written (`export_session`) and read (`read_lines`).
+"""The file of a session, as `export_session` writes its lines; `import_file` reads them.
 
 The file is NDJSON: a header, records, and an end with count and digest.
 
@@ -8,7 +8,7 @@ lines before the end, newlines included. A truncated or changed file is refused.
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
@@ -119,39 +119,3 @@ def _record(kind: str, row: Any) -> dict[str, Any]:
             shown = SHOWN.get(name) if value is not None else None
             record[name] = value if shown is None else shown(value)
     return record
-
-
-def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and record of each line before the end, and check its count and digest.
-
-    Raises ValueError where the file is of another format or version, truncated or changed. Most
-    messages name the line.
-    """
-    digest, count, is_ended = blake2b(digest_size=16), 0, False
-    for number, line in enumerate(lines, 1):
-        if is_ended:
-            raise ValueError(f"line {number}: there is a line after the end record")
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"line {number}: not JSON: {error}") from None
-        except RecursionError:
-            raise ValueError(f"line {number}: not a record: too deep") from None
-        if not isinstance(record, dict) or "record" not in record:
-            raise ValueError(f"line {number}: not a record")
-        if number == 1:
-            if record["record"] != "header" or record.get("format") != FORMAT:
-                raise ValueError(f"line 1: not a header of format {FORMAT}")
-            if record.get("version") != VERSION:
-                version = f"version {record.get('version')!r}"
-                raise ValueError(f"line 1: {version} cannot be read by this release")
-        if record["record"] == "end":
-            if record.get("count") != count or record.get("digest") != digest.hexdigest():
-                raise ValueError(f"line {number}: count or digest do not fit what came before")
-            is_ended = True
-            continue
-        digest.update(line)
-        count += 1
-        yield number, record
-    if not is_ended:
-        raise ValueError("the end record is missing: the file is truncated")

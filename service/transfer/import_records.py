@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
+import numpy as np
 from pydantic import ConfigDict, Field, Json, Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
@@ -20,6 +21,7 @@ from service.base.field_types import (
 )
 from service.lift.sums import MOST_POINTS, ShadowSums
 from service.session.fit_schedule import DueReason
+from service.session.names import StoredNames
 from service.session.records import (
     MOST_CHANGES,
     PARTS,
@@ -42,8 +44,11 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Interval = Annotated[list[Finite], Field(min_length=2, max_length=2)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
-Exact = Annotated[str, Field(pattern="^-?[0-9a-f]{1,600}p-?[0-9]{1,4}$")]
+# a sum of floats: see `service.lift.exact`
+EXPONENT = "([0-9]{1,4}|-([0-9]{1,3}|10[0-6][0-9]|107[0-4]))"
+Exact = Annotated[str, Field(pattern=f"^-?[0-9a-f]{{1,600}}p{EXPONENT}$")]
 POINT = Annotated[list[WideNumber], Field(min_length=5, max_length=6)]  # of lift so far
+Gone = Annotated[int, Field(ge=0, le=2**50)]  # with what is to come it stays exact in JSON
 Diagnostic = AnyFloat | int | Text | bool | list[AnyFloat]
 
 # An export writes these fields for its readers. An import ignores them and derives its own.
@@ -52,7 +57,7 @@ DERIVED = {
         "n_rounds n_trajectories n_measurements n_complete n_estimates estimate model_version"
     ),
     "schedule": "seen",
-    "trajectory": "key n_decisions n_rounds n_measurements measured_through last_at",
+    "trajectory": "n_decisions",
     "decision": "number epoch next_fit_round",
     "measurement": "number",
     "estimate": "number epoch due parent model_version",
@@ -106,8 +111,11 @@ PARTS_IN_FILE = {
     **dict.fromkeys(PARTS, Text | None),
     "request": Json[dict[str, Any]],
     "schedule": SCHEDULE,
+    "names": Json[StoredNames] | None,
     "clock": Json[StoredClock] | None,
     "changes": Json[CHANGES] | None,
+    **dict.fromkeys(("n_erased_rounds", "n_erased_measurements", "n_dropped_rounds"), Gone),
+    "n_dropped_measurements": Gone,
 }
 _header = {**_fields(SessionRow, NOT_EXPORTED), **PARTS_IN_FILE}
 # a file leaves out what is as by default
@@ -242,9 +250,18 @@ STATE = _record(
         _record("ellipsoid", inverse=list[list[WideNumber]], moment=list[WideNumber])
     ],
 )
+# its counters are read where rows are dropped: elsewhere the records of its rounds say them
+TRAJECTORY = _record(
+    "trajectory",
+    record=Literal["trajectory"],
+    key=KeyInPath,
+    **dict.fromkeys(("n_rounds", "n_measurements", "measured_through"), Count),
+    last_at=Time,
+    lately=NotRequired[list[Number]],
+)
 RECORD: Any = (
     _record("file", record=Literal["header"], format=str, version=int, session=SESSION)
-    | _record("trajectory", record=Literal["trajectory"], lately=NotRequired[list[Number]])
+    | TRAJECTORY
     | DECISION
     | _record_of(
         "measurement", MeasurementRow, covariates=GivenCovariates | None, late=NotRequired[Ordinal]
@@ -266,10 +283,6 @@ RECORD: Any = (
 ADAPTER: TypeAdapter[Any] = TypeAdapter(
     Annotated[RECORD, Field(discriminator="record")], config=STRICT
 )
-# of a trajectory, what nothing derives where rows are dropped
-_COUNTS = dict.fromkeys(("n_rounds", "n_measurements", "measured_through"), Count)
-_Counters = TypedDict("_Counters", {"key": KeyInPath, **_COUNTS, "last_at": Time})  # type: ignore
-COUNTERS: Any = TypeAdapter(dict[str, _Counters], config={**STRICT, "extra": "ignore"})
 
 
 class InvalidRecord(ValueError):
@@ -281,16 +294,25 @@ class InvalidRecord(ValueError):
         self.what = what
 
 
-def check_record(record: dict[str, Any], adapter: TypeAdapter[Any] = ADAPTER) -> None:
+def check_record(record: dict[str, Any]) -> None:
     """Check types and ranges of all fields, and that none is missing or unknown.
 
     Raises `InvalidRecord`, which names the first invalid field.
     """
     try:
-        adapter.validate_python(record)
+        ADAPTER.validate_python(record)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise InvalidRecord(field_name(first["loc"][1:]) or "record", first["msg"]) from None
+
+
+def check_shape(value: Any, field: str, *shapes: tuple[int, ...]) -> None:
+    """Check that nested lists are an array of one of these shapes; that of None is ()."""
+    try:
+        found = str(np.shape(value))
+    except ValueError:
+        found = "ragged"  # rows of unlike lengths
+    check(found in map(str, shapes), field, f"its shape is {found}, not {shapes[-1]}")
 
 
 def check(holds: bool, field: str, what: str) -> None:

@@ -8,25 +8,33 @@ from array import array
 from base64 import b64decode
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from lhb_engine.agents import Choice
 from lhb_engine.history import Ints
 from service.commands.rewards import refuse_corrections
 from service.fits.rebuilt_schedule import Rounds
 from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
-from service.rounds.reward_rounds import may_be_late
+from service.rounds.reward_rounds import check_round, may_be_late
 from service.rounds.stored_rows import n_given
 from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
-from service.session.trial import played_again
-from service.transfer.import_records import COUNTERS, check, check_record
+from service.session.trial import Shown, shown_again
+from service.transfer.import_records import (
+    InvalidRecord,
+    check,
+    check_shape,
+)
 from service.writer.unit_of_work import Spans
 
 Record = dict[str, Any]
+NO_SCORES = np.zeros(0)
+shown_in = itemgetter(*Shown._fields)
 NO_OWNER = ("", "")  # the command that writes a row knows its tenant and its session
 
 
@@ -55,43 +63,32 @@ class FileTrajectory:
 
     def check_decision(self, session: SessionRow, record: Record) -> None:
         """Check the trajectory's next decision, and take note of it."""
-        n, at, event_id = self.row.n_rounds, record["at"], record["client_event_id"]
-        check(record["round"] == n + 1, "round", f"after round {n} comes {n + 1}")
-        in_order = not self.positions or self.positions[-1] < record["position"]
-        check(in_order, "position", "out of order")
+        at, version = record["at"], record["model_version"]
+        check(record["round"] == self.row.n_rounds + 1, "round", "not the next one")
         taken_at = timeline_of(session).time_of(at, at, 0, self.row.last_at)
         check(taken_at == at, "at", "time goes back")
-        check(self.model_version <= record["model_version"], "model_version", "versions go back")
-        check(event_id not in self.event_ids, "client_event_id", "it stands twice")
-        fits = (record["digest"] is None) == (event_id is None)
+        check(self.model_version <= version, "model_version", "versions go back")
+        fits = (record["digest"] is None) == (record["client_event_id"] is None)
         check(fits, "digest", "a digest belongs to a client's event id")
         _check_choice(session, record)
-        self.positions.append(record["position"])
+        _follow(record, self.positions, "client_event_id", self.event_ids)
         self.times.append(at)
         self.is_measured.append(0)
-        self.model_version = record["model_version"]
-        if event_id is not None:
-            self.event_ids.add(event_id)
+        self.model_version = version
 
     def check_value(self, session: SessionRow, record: Record) -> None:
         """Check the trajectory's next measurement, and take note of it."""
-        first, last, position = record["first_round"], record["last_round"], record["position"]
-        reward_id, replaces = record["reward_id"], record["replaces"]
-        check(reward_id not in self.reward_ids, "reward_id", "it stands twice")
-        in_order = not self.arrivals or self.arrivals[-1] < position
-        check(in_order, "position", "out of order")
+        first, last, replaces = record["first_round"], record["last_round"], record["replaces"]
+        of_round, reward_id = {} if first == last else {"first_round": first}, record["reward_id"]
         if replaces is None:
             place = (first, last), record["at"], "last_round"
             timeline_of(session).check_rounds(session.dim, self.row, *place)
-            alone = {} if first == last else {"first_round": first}
-            reward = Reward(0.0, self.row.key, reward_id=reward_id, **alone)
-            closing_of(session).refuse(reward, "")
+            closing_of(session).refuse(Reward(0.0, "", reward_id=reward_id, **of_round), "")
             places = slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
             takes = closing_of(session).takes((first, last), self.is_measured, places, self.totals)
             check(takes, "first_round", "it overlaps another measurement")
         else:
-            reward = Reward(0.0, self.row.key, replaces="", reward_id=reward_id)
-            refuse_corrections(session, reward, "")
+            refuse_corrections(session, Reward(0.0, "", replaces="", reward_id=reward_id), "")
             i = bisect_left(self.arrivals, replaces)
             is_known = i < len(self.arrivals) and self.arrivals[i] == replaces
             is_known = is_known and (self.first_rounds[i], self.last_rounds[i]) == (first, last)
@@ -102,12 +99,20 @@ class FileTrajectory:
             fits = may_be_late(session, (first, last), record["covariates"], late - 1, begun)
             check(fits and self.late <= late, "late", "the value has its place elsewhere")
             self.late = late
-        if reward_id is not None:
-            self.reward_ids.add(reward_id)
-        self.arrivals.append(position)
+        _follow(record, self.arrivals, "reward_id", self.reward_ids)
         self.received.append(record["at"])
         self.first_rounds.append(0 if replaces is not None else first)
         self.last_rounds.append(last)
+
+
+def _follow(record: Record, positions: "array[int]", name: str, ids: set[str]) -> None:
+    """Check that a record follows all before, and that its id of this name is new; note both."""
+    position, id = record["position"], record[name]
+    check(not positions or positions[-1] < position, "position", "out of order")
+    check(id not in ids, name, "it stands twice")
+    positions.append(position)
+    if id is not None:
+        ids.add(id)
 
 
 class Trajectories:
@@ -119,38 +124,39 @@ class Trajectories:
         self._declared: dict[str, TrajectoryRow] = {}  # where rounds are dropped
         self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
         self._ends: list[tuple[int, int]] = []  # of summed slots: the last one, and `decided`
-        gone = session.n_dropped_rounds, session.swept_to, session.n_dropped_complete
-        fits = all(n <= session.dropped_to for n in gone)
-        fits = fits and session.n_dropped_complete <= session.n_dropped_rounds
+        n, most = session.n_dropped_rounds, session.dropped_to
+        fits = max(n, session.swept_to) <= most and session.n_dropped_complete <= n
         check(fits, "session.dropped_to", "more is dropped than that")
 
     def declare(self, record: Record) -> None:
         """Take note of a trajectory's counters, of which dropped rows tell nothing."""
         if not self._session.dropped_to:
             return
-        check_record({"trajectory": record}, COUNTERS)
         check(record["key"] not in self._declared, "key", "it stands twice")
         row = TrajectoryRow(*NO_OWNER, **{**record, "n_decisions": record["n_rounds"]})
         if "lately" in record:
-            check(len(record["lately"]) == self._session.dim, "lately", "not of this dim")
+            check_shape(record["lately"], "lately", (self._session.dim,))
             row.lately = array("d", record["lately"]).tobytes()
         self._declared[row.key] = row
 
     def n_rounds(self, name: str) -> int:
-        """Return how many rounds a declared trajectory has, 0 if there is none."""
-        return self._declared[name].n_rounds if name in self._declared else 0
+        """Return how many rounds a trajectory has, 0 if there is none."""
+        row = self._known[name].row if name in self._known else self._declared.get(name)
+        return 0 if row is None else row.n_rounds
 
     def of_decision(self, name: str, round: int) -> FileTrajectory:
         """Return a decision's trajectory; it begins after the rounds that are dropped."""
-        if name in self._known:
-            return self._known[name]
+        part = self._known.get(name)
+        if part is not None:
+            return part
         drops = self._session.dropped_to > 0
-        check(not drops or name in self._declared, "trajectory", "it has no record of its own")
-        return self._begin(name, round - 1 if drops else 0)
+        return self._begin(name, (round - 1 if name in self._declared else None) if drops else 0)
 
-    def _begin(self, name: str, n: int = 0) -> FileTrajectory:
-        row = TrajectoryRow(*NO_OWNER, name, n_decisions=n, n_rounds=n)
-        part = self._known[name] = FileTrajectory(row, n)
+    def _begin(self, name: str, n: int | None) -> FileTrajectory:
+        """Begin the records of a trajectory after n rounds that have none; None: it cannot be."""
+        check(n is not None, "trajectory", "no decision was taken in it, or it has no record")
+        row = TrajectoryRow(*NO_OWNER, name, n_decisions=n or 0, n_rounds=n or 0)
+        part = self._known[name] = FileTrajectory(row, n or 0)
         return part
 
     def of_value(self, record: Record) -> FileTrajectory:
@@ -158,9 +164,7 @@ class Trajectories:
         name, session = record["trajectory"], self._session
         part = self._known.get(name)
         if part is None:
-            n = timeline_of(session).n_unread(self.n_rounds(name))
-            check(n is not None, "trajectory", "no decision was taken in it")
-            part = self._begin(name, n or 0)
+            part = self._begin(name, timeline_of(session).n_unread(self.n_rounds(name)))
         if session.dropped_to:
             number, n = record.get("number"), part.row.n_measurements
             check(type(number) is int and n < number <= 2**53, "number", f"after {n} comes another")
@@ -169,10 +173,10 @@ class Trajectories:
 
     def of_void(self, record: Record) -> TrajectoryRow:
         """Check a void decision, and return its trajectory."""
-        name, place = record["trajectory"], (record["trajectory"], record["round"])
+        place = name, round = record["trajectory"], record["round"]
         part = self._known.get(name)
         row = TrajectoryRow(*NO_OWNER, name, 0, self.n_rounds(name)) if part is None else part.row
-        check(record["round"] <= row.n_rounds, "round", "that round has not been decided")
+        check_round(row, round, "round")
         check(place not in self._voids, "round", "it is void already")
         self._voids[place] = record["position"]
         return row
@@ -181,12 +185,10 @@ class Trajectories:
         """Check summed slots whose decisions are dropped, and return the bytes of the sums."""
         session, name, last = self._session, record["trajectory"], record["last_slot"]
         ends, decided = self._ends, record["decided"]
-        check(
-            timeline_of(session).has_slots(session), "record", "no decisions of slots are dropped"
-        )
         if not name:
             before = (ends or [(0, 0)])[-1]
             in_order = before[0] < last and before[1] <= decided <= session.dropped_to
+            in_order = in_order and timeline_of(session).has_slots(session)
             check(in_order, "last_slot", "out of order")
             ends.append((last, decided))
         place = bisect_left(ends, (last, decided))
@@ -238,19 +240,17 @@ class Trajectories:
         n_gone = n_less = 0
         for name, row in self._declared.items():
             part = self._known.get(name) or self._begin(name, row.n_rounds)
-            there, last = part.row, timeline_of(session).n_begun_of(session, row.n_rounds)
-            check(there.n_rounds == row.n_rounds, "n_rounds", "not as many are there")
-            fits = there.measured_through <= row.measured_through <= last
-            fits = fits and there.n_measurements <= row.n_measurements
-            check(fits, "n_measurements", "fewer than there are")
-            n_gone += part.n_before
-            n_less += row.n_measurements - len(part.arrivals)
+            there, n = part.row, timeline_of(session).n_begun_of(session, part.row.n_rounds)
+            row.n_rounds = row.n_decisions = there.n_rounds
+            row.n_measurements = max(there.n_measurements, row.n_measurements)
+            row.measured_through = min(max(there.measured_through, row.measured_through), n)
             row.last_at = max(there.last_at, row.last_at)
             row.lately = row.lately or there.lately
+            n_gone += part.n_before
+            n_less += row.n_measurements - len(part.arrivals)
         # those of a trajectory that was erased later count, too, and have no record
-        check(n_gone <= session.n_dropped_rounds, "session.n_dropped_rounds", f"{n_gone} are")
-        fits = n_less <= session.n_dropped_measurements
-        check(fits, "session.n_dropped_measurements", f"{n_less} are")
+        for name, n in (("n_dropped_rounds", n_gone), ("n_dropped_measurements", n_less)):
+            check(n <= getattr(session, name), f"session.{name}", f"{n} are")
         rows = [*self._declared.values()]
         session.n_trajectories = sum(row.n_decisions > 0 for row in rows)
         return rows
@@ -258,44 +258,34 @@ class Trajectories:
 
 def _check_choice(session: SessionRow, record: Record) -> None:
     """Check the fields of a decision that say what was chosen, how and by whom."""
-    arm, dim, n_arms = record["arm"], len(record["context"]), len(record["scores"])
-    check(len(record.get("own", [0.0] * dim)) == dim, "own", "not as the context")
-    acted, is_chosen = arm is not None, arm is not None and not record["forced"]
-    check(dim == (session.dim if acted else 0), "context", f"it has {dim} numbers")
-    mean = record.get("mean") or record["context"]
-    check(len(mean) == dim, "mean", "not as the context")
-    check(arm < n_arms if acted else n_arms == 0, "arm" if acted else "scores", "no such arm")
-    check(acted or record["arm_id"] is None, "arm_id", "a round without action has none")
-    check(acted or not record["forced"], "forced", "a round without action is not forced")
-    by, agent_arm = record["played_by"], record["agent_arm"]
-    is_drawn = acted and by in ("control", "guard")
-    fits = is_drawn or (record["propensity"] is not None) == is_chosen
-    check(fits, "propensity", "there is one exactly where the agent chose")
-    check(by is None or session.trial.is_on, "played_by", "there is no trial")
-    fits = by is None or (by == "agent") == (not record["forced"]) or not acted
-    check(fits, "played_by", "not as the choice")
-    check((agent_arm is None) == (by is None or not acted), "agent_arm", "not as played_by")
-    fits = agent_arm is None or (agent_arm == arm if by == "agent" else agent_arm < n_arms)
-    check(fits, "agent_arm", "no such arm")
-    check(is_chosen or not record["explored"], "explored", "the agent did not choose")
-    if by not in (None, "caller"):  # its group, and what control draws, follow from the seed
-        check(by == "agent" or session.trial.share > 0, "played_by", "there is no holdout")
-        place = record["trajectory"], record["round"], record["position"], record["at"]
-        draw = timeline_of(session).draw(session.seed, *place)
-        play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
-        check(play.by == by, "played_by", f"this round falls to {play.by}")
-        if by != "agent":
-            check(play.arm == arm, "arm", f"{by} draws {play.arm}")
-            check(play.propensity == record["propensity"], "propensity", "not as it was drawn")
-    contexts = record["contexts"]
+    contexts, n_arms, choice = record["contexts"], len(record["scores"]), None
+    said: Any = Shown(*shown_in(record))
+    if said.arm is None:
+        for name in ("context", "scores", "arm_id", "own", "mean"):
+            check(not record.get(name), name, "a round without action has none")
+    else:
+        by_agent = "arm" if said.played_by is None else "agent_arm"
+        for name in ("arm", by_agent):
+            check(record[name] is not None and record[name] < n_arms, name, "no such arm")
+        for name in ("context", "own", "mean"):
+            fits = name not in record or len(record[name]) == session.dim
+            check(fits, name, f"not {session.dim} numbers")
+        is_told = said.forced or said.propensity is not None
+        check(is_told, "propensity", "there is one where the agent chose")
+        choice = Choice(record[by_agent], NO_SCORES, said.propensity, said.explored)
+    place = record["trajectory"], record["round"], record["position"], record["at"]
+    draw = timeline_of(session).draw(session.seed, *place)
+    again = shown_again(session.trial, draw, session.horizon, n_arms, said, choice)
+    if again != said:
+        name, now = next(one for one in again._asdict().items() if one[1] != record[one[0]])
+        raise InvalidRecord(name, f"by the session's seed and who played it is {now!r}")
     if contexts is not None:
         kept = may_be_kept(session, len(contexts), record["position"])
         check(kept, "contexts", "the session does not keep them")
-        check(acted, "contexts", "a round without action has none")
-        fits = len(contexts) == n_arms and all(len(one) == session.dim for one in contexts)
-        check(fits, "contexts", f"it is not one list of {session.dim} numbers for each arm")
         refuse_too_many(session, len(contexts))
-        check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
+        fits = len(contexts) == n_arms and all(len(one) == session.dim for one in contexts)
+        fits = fits and choice is not None and contexts[said.arm] == record["context"]
+        check(fits, "contexts", "not one context for each arm, with that which was chosen")
 
 
 def _check_positions(positions: Ints, n: int) -> None:

@@ -9,7 +9,7 @@ import binascii
 import json
 from array import array
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,12 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from service.base.field_types import MOST_SECONDS
 from service.base.problems import Problem
+from service.commands.decisions import refuse_voids
 from service.commands.sessions import checked_agent
+from service.fits.fit_row import counted_fit
 from service.fits.rebuilt_schedule import Rounds, Windows, open_window
 from service.fits.warm_start import EstimateInUse
 from service.lift.add_to_sums import group_of, totals_of
-from service.lift.exact import DIGITS
 from service.lift.sums import NO_ROW, NOTHING, LiftSums, ShadowSums, row_of
 from service.lift.units import PAST
 from service.rounds.closing import closing_of
@@ -34,8 +35,9 @@ from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.fit_schedule import OUT_OF_TURN, Schedule
 from service.session.kept_contexts import pack
-from service.session.names import imported_names
+from service.session.names import check_names
 from service.session.records import (
+    PARTS,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
@@ -46,32 +48,29 @@ from service.session.records import (
     SlotSumsRow,
     TrajectoryRow,
     VoidRow,
-    changes_of,
 )
 from service.session.rules import has_only_sums
-from service.session.slot_clock import clock_of
 from service.session.trial import block_of, imported_trial
 from service.transfer.file_format import FLOATS
-from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
+from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record, check_shape
 from service.transfer.import_rounds import NO_OWNER, Record, Trajectories
 from service.writer.agent_cache import build_agent
 
 Row = (
     DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow | LiftUnitRow | SlotSumsRow
 )
-MOST_GONE = 2**50  # rounds, or measurements: with those to come they stay exact in JSON
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 
 
 class ImportFold:
     """The session as the records so far describe it, before it has an owner and an id.
 
-    `apply` takes the records in order, `finish` comes after the last one. Both raise a `Problem`
-    or `InvalidRecord`; `line` and `kind` then name the record.
+    `apply` takes the records in order, each once `line` is its number, `finish` comes after the
+    last one. Both raise a `Problem` or `InvalidRecord`; `line` and `kind` then name the record.
     """
 
     session: SessionRow  # as counted so far; after `finish`, its schedule has the open windows
-    agent: Agent  # before any fit; after `finish`, as it decides
+    agent: Agent  # as the fits so far leave it; after `finish`, as it decides
     has_state = False  # whether the agent's state is stored: it had fits, or learns from rewards
     sums: KeptSumsRow | None = None  # what stands for dropped rounds
     lift: LiftSumsRow | None = None  # what stands for them in a comparison, after `finish`
@@ -84,9 +83,7 @@ class ImportFold:
         self.line, self.kind = 0, "header"
         self._allow_oracles = allow_oracles
         self._in_use = EstimateInUse()
-        self._direction: Estimate | None = None  # that estimate
-        self._later: Estimate | None = None  # of the last fit after it
-        self._installed_due = 0  # of the fit that gave it, or took one away; 0: none did
+        self._installed_due = 0  # of the fit that gave this, or took one away; 0: none did
         self._done: set[int] = set()  # due rounds of finished and pending fits
         self._failed: set[int] = set()  # due rounds of failed fits
         self._seen = 0  # measurements that the last fit may use
@@ -96,12 +93,12 @@ class ImportFold:
         self._past = NOTHING  # of that trajectory
         self._newest = (0, 0)  # highest model version of a decision, and the line of that decision
 
-    def apply(self, line: int, record: Record) -> Row | None:
-        """Check and count the next record, and return its row if it has one."""
-        self.line, self.kind = line, str(record["record"])[:20]
+    def apply(self, record: Record) -> Row | None:
+        """Check and count the record of the next `line`, and return its row if it has one."""
+        self.kind = str(record["record"])[:20]
         check_record(record)
         is_header = record.pop("record") == "header"
-        check((line == 1) == is_header, "record", "the header is the first line and no other")
+        check((self.line == 1) == is_header, "record", "the header is the first line and no other")
         row: Row | None = getattr(self, f"_{self.kind}_record")(record)
         return row
 
@@ -109,20 +106,17 @@ class ImportFold:
         header = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
         self._schedule = header.pop("schedule")
         try:
-            header |= {
-                "names": imported_names(header.get("names"), header["dim"]),
-                "trial": imported_trial(header.get("trial")),
-                "clock": clock_of(header.get("clock")),
-                "changes": changes_of(header.get("changes")),
-            }
+            if header.get("names") is not None:
+                check_names(json.loads(header["names"]), header["dim"])
+            header["trial"] = imported_trial(header.get("trial"))
+            for part in ("names", "clock", "changes"):
+                header[part] = PARTS[part](header.get(part))
             session = self.session = SessionRow(tenant="", **header)
             for revision in range(session.revision + 1):
                 then = session.at_revision(revision)
                 self.agent = checked_agent(then, self._allow_oracles)
         except Problem as problem:
             raise Problem(problem.code, problem.detail, f"session.{problem.field}") from None
-        gone = session.n_gone, session.n_erased_measurements, session.n_dropped_measurements
-        check(max(gone) <= MOST_GONE, "session.n_erased_rounds", "no session has had as many")
         session.n_rounds = session.n_gone
         session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
         session.schedule.n_slots = self._schedule["n_slots"]  # erased people may have begun some
@@ -136,154 +130,133 @@ class ImportFold:
         part = self._trajectories.of_decision(record["trajectory"], record["round"])
         part.check_decision(session, record)
         self._newest = max(self._newest, (record["model_version"], self.line))
-        covariates = timeline.covariates_of_decision(session, record["covariates"])
-        context, mean = array("d", record["context"]).tobytes(), record.pop("mean", None)
+        record["covariates"] = timeline.covariates_of_decision(session, record["covariates"])
+        digest, contexts, mean = record["digest"], record["contexts"], record.pop("mean", None)
+        for name in FLOATS:
+            if name in record:
+                record[name] = array("d", record[name]).tobytes()
         if mean and self.agent.takes_means:
-            context += KNOWN + array("d", mean).tobytes()
+            record["context"] += KNOWN + array("d", mean).tobytes()
+        if contexts is not None:
+            record["contexts"] = pack(np.array(contexts), session.keep_contexts)
+        record["digest"] = None if digest is None else bytes.fromhex(digest)
         begun = timeline.begun_by(record["position"], record["at"])
         ahead = self._windows.ahead(record["position"], begun)
-        digest, contexts = record["digest"], record["contexts"]
-        values = {
-            "number": record["round"],
-            "epoch": 1 if ahead is None else ahead.epoch,
-            "next_fit_round": None if ahead is None else ahead.due,
-            "digest": None if digest is None else bytes.fromhex(digest),
-            **{name: array("d", record[name]).tobytes() for name in FLOATS if name in record},
-            "context": context,
-            "contexts": None
-            if contexts is None
-            else pack(np.array(contexts), session.keep_contexts),
-            "covariates": covariates,
-        }
-        decision = DecisionRow(*NO_OWNER, **{**record, **values})
+        record["epoch"] = 1 if ahead is None else ahead.epoch
+        record["next_fit_round"] = None if ahead is None else ahead.due
+        record["number"] = record["round"]
+        decision = DecisionRow(*NO_OWNER, **record)
         apply(session, part.row, decision, begun)
         return decision
 
     def _measurement_record(self, record: Record) -> MeasurementRow:
         part = self._trajectories.of_value(record)
         part.check_value(self.session, record)
-        covariates = covariates_text(self.session, record["covariates"])
-        values = {"number": part.row.n_measurements + 1, "covariates": covariates}
-        value = MeasurementRow(*NO_OWNER, **{**record, **values})
+        record["covariates"] = covariates_text(self.session, record["covariates"])
+        record["number"] = part.row.n_measurements + 1
+        value = MeasurementRow(*NO_OWNER, **record)
         apply(self.session, part.row, value)
         return value
 
     def _void_record(self, record: Record) -> VoidRow:
-        name = self.agent.name
-        check(self.agent.takes_corrections, "record", f"{name} takes no void decisions")
+        refuse_voids(self.session, "record")
         void = VoidRow(*NO_OWNER, **record)
         apply(self.session, self._trajectories.of_void(record), void)
         return void
 
     def _estimate_record(self, record: Record) -> EstimateRow:
         value, status, manifest = record["estimate"], record["status"], record["manifest"]
-        check((value is None) == (status in ("failed", "skipped")), "estimate", "not as its status")
-        if value is not None:
-            self._check_estimate(value, status, manifest.get("revision", 0))
         window, session, parent = FitWindow(**manifest["window"]), self.session, self._in_use.number
+        is_done = status not in ("failed", "skipped")
+        its_status = None if value is None else value["status"]
+        check(its_status == (status if is_done else None), "estimate", "not as its status")
+        self._check_there(manifest, "manifest.")
         inside = window.first <= window.last <= window.due <= timeline_of(session).n_begun(session)
-        inside = inside and window.n_lags <= session.horizon
-        check(inside, "manifest.window", "not a window of this session")
         is_again = window.due in self._done and manifest["reason"] not in OUT_OF_TURN
-        check(not is_again, "manifest.window", "that fit was done before")
-        self._check_manifest(manifest, "manifest")
+        is_new = inside and window.n_lags <= session.horizon and not is_again
+        check(is_new, "manifest.window", "not a window of this session, or one that was fitted")
+        self._seen = max(self._seen, manifest["measured"])
         (self._failed if status == "failed" else self._done).add(window.due)
         if value is not None:
-            answer, has_direction = (session, session.n_estimates + 1, manifest), status == "ok"
-            self._in_use = self._in_use.after(*answer, has_direction=has_direction)
+            self._check_sizes(value, manifest.get("revision", 0))
+            if self._in_use.is_left(session, manifest):
+                self.agent = build_agent(session, None)
+            self.agent.install(Estimate.from_json(value))
+            answer = session, session.n_estimates + 1, manifest
+            self._in_use = self._in_use.after(*answer, has_direction=status == "ok")
             self.has_state = True
             if self._in_use.number != parent:
-                self._direction = Estimate.from_json(value) if has_direction else None
-                self._later, self._installed_due = None, window.due
-            if value["theta"] is None:
-                self._later = Estimate.from_json(value)
-        session.count_fit(self._in_use.number)
-        values: dict[str, Any] = {
-            "number": session.n_estimates,
-            "epoch": window.epoch,
-            "due": window.due,
-            "parent": parent,
-            "model_version": session.model_version,
-        }
+                self._installed_due = window.due
+        values = {name: record[name] for name in ("status", "reason", "at")}
         for name in ("manifest", "fingerprint", "estimate"):
             values[name] = None if record[name] is None else json.dumps(record[name])
-        return EstimateRow(*NO_OWNER, **{**record, **values})
+        return counted_fit(session, window, self._in_use.number, **values)
 
-    def _check_manifest(self, manifest: dict[str, Any], where: str) -> None:
-        """Check that a manifest names nothing that is not there; `where` names the manifest."""
+    def _check_there(self, named: Mapping[str, Any], where: str = "") -> None:
+        """Check that what a record names is there; the names of its fields begin with `where`."""
         session = self.session
-        for name, most in (
-            ("revision", session.revision),
-            ("measured", session.n_measurements),
-            ("decided", session.n_rounds),
-            ("n_erased", session.n_erased_rows),
-        ):
-            check(manifest.get(name, 0) <= most, f"{where}.{name}", f"there are {most}")
-        self._seen = max(self._seen, manifest["measured"])
+        n_measurements, n_rounds = session.n_measurements, session.n_rounds
+        counts = {"measured": n_measurements, "decided": n_rounds, "last_round": n_rounds}
+        counts |= {"revision": session.revision, "n_erased": session.n_erased_rows}
+        for name, most in counts.items():
+            check(named.get(name, 0) <= most, f"{where}{name}", f"there are {most}")
 
-    def _check_estimate(self, value: dict[str, Any], status: str, revision: int) -> None:
-        """Check the sizes of an estimate of a fit with these options."""
-        theta, dim, n_lags = value["theta"], self.session.dim, len(value["lag_weights"])
-        check(value["status"] == status, "estimate.status", "not as the record's")
-        check((theta is None) == (status != "ok"), "estimate.theta", "not as its status")
-        is_short = n_lags <= self.session.horizon
-        check(is_short, "estimate.lag_weights", "more than there are lags")
-        products = value.get("products", [])
-        for pair in products:
-            fits = len(pair) == 2 and sorted(pair) == list(pair) and pair[-1] < dim
-            check(fits, "estimate.products", "not pairs of the session's features")
-        check(len(products) == len(set(map(tuple, products))), "estimate.products", "one is twice")
-        check(len(products) <= MOST_PRODUCTS, "estimate.products", "too many")
-        if theta is None:
+    def _check_sizes(self, value: dict[str, Any], revision: int) -> None:
+        """Check the sizes of an estimate of a fit with the options at a revision."""
+        session, n_lags, products = self.session, len(value["lag_weights"]), value.get("products")
+        is_ok, dim = value["status"] == "ok", session.dim
+        pairs = [tuple(pair) for pair in products or ()]
+        fits = all(len(pair) == 2 and pair[0] <= pair[1] < dim for pair in pairs)
+        fits = fits and len({*pairs}) == len(pairs) <= MOST_PRODUCTS
+        check(fits, "estimate.products", "not pairs of the session's features, each once")
+        check_shape(value["lag_weights"], "estimate.lag_weights", (min(n_lags, session.horizon),))
+        dim += len(pairs)
+        check_shape(value["theta"], "estimate.theta", (dim,) if is_ok else ())
+        if not is_ok:
             return
-        dim += len(products)
-        check(len(theta) == dim, "estimate.theta", "not of this dim")
-        drawn = value.get("candidates")
-        check(drawn is None or _widths(drawn) == {dim}, "estimate.candidates", "not of this dim")
-        fresh = build_agent(self.session.at_revision(revision), None)
+        fresh = build_agent(session.at_revision(revision), None)
         every = groups = fresh.covariates.groups
-        sizes = [len(one) for one in (value.get("effects") or NO_EFFECTS).values()]
-        if self.agent.takes_means and sizes[1] < len(groups):  # what all arms share does nothing
-            groups = groups[:-1]
-        fits = sizes == [sum(groups), len(groups), len(groups)]
-        check(fits, "estimate.effects", "not those of the session's covariates")
-        responses = value.get("own") or {"covariance": [[0.0] * dim] * dim}
-        of_groups = responses.get("groups", {"covariance": [], "means": {}, "errors": {}})
-        covariance, means, errors = of_groups["covariance"], of_groups["means"], of_groups["errors"]
-        every_row = *responses["covariance"], *covariance, *means.values(), *errors.values()
-        fits = len(responses["covariance"]) == dim and len(covariance) in (0, dim)
-        fits = fits and _widths(every_row) == {dim} and means.keys() == errors.keys()
-        check(fits, "estimate.own", "not of this dim")
-        shape, profiles = {fresh.fitted_dim + len(products)}, value.get("lag_profiles")
-        own = value.get("form") not in (None, "shared")
-        check((profiles is not None) == own, "estimate.lag_profiles", "not as its form")
-        fits = profiles is None or (len(profiles) == n_lags and _widths(profiles) == shape)
-        check(fits, "estimate.lag_profiles", "not a list of the session's dim for each lag")
-        sums = (value.get("intervals") or {}).get("lag_sums")
-        fits = sums is None or len(sums) == dim
-        check(fits, "estimate.intervals", "lag_sums are not of the session's dim")
-        forms = value.get("forms") or {}
-        check(not forms or "shared" in forms, "estimate.forms", "shared profiles are missing")
-        for form in forms.values():
-            fits = len(form["profiles"]) <= n_lags and _widths(form["profiles"]) == shape
-            check(fits, "estimate.forms", "profiles are not of the session's size")
-            fits = len(form["effects"]) in (1 + sum(groups), 1 + sum(every))
-            check(fits, "estimate.forms", "not these effects")
+        width, effects = fresh.fitted_dim + len(pairs), value.get("effects") or NO_EFFECTS
+        if self.agent.takes_means and len(effects["included"]) < len(groups):
+            groups = groups[:-1]  # what all arms share does nothing
+        n_effects, n_groups = sum(groups), len(groups)
+        drawn, own, forms = (value.get(name) or {} for name in ("candidates", "own", "forms"))
+        by_group = own.get("groups") or {"covariance": (), "means": {}, "errors": {}}
+        means, errors = by_group["means"], by_group["errors"]
+        has_profiles = value.get("form") not in (None, "shared")
+        fits = means.keys() == errors.keys() and (not forms or "shared" in forms)
+        check(fits, "estimate.own" if "shared" in forms else "estimate.forms", "one is missing")
+        parts: list[tuple[Any, ...]] = [
+            (value.get("candidates"), "candidates", (), (len(drawn), dim)),
+            (effects["values"], "effects", (n_effects,)),
+            *((effects[name], "effects", (n_groups,)) for name in ("included", "share")),
+            (own.get("covariance"), "own", (), (dim, dim)),
+            (by_group["covariance"], "own", (0,), (dim, dim)),
+            *((one, "own", (dim,)) for one in (*means.values(), *errors.values())),
+            (value.get("lag_profiles"), "lag_profiles", (n_lags, width) if has_profiles else ()),
+            ((value.get("intervals") or {}).get("lag_sums"), "intervals", (), (dim, 3, 2)),
+            *(
+                (form["profiles"], "forms", (min(len(form["profiles"]), n_lags), width))
+                for form in forms.values()
+            ),
+            *(
+                (form["effects"], "forms", (1 + n_effects,), (1 + sum(every),))
+                for form in forms.values()
+            ),
+        ]
+        for part, field, *shapes in parts:
+            check_shape(part, f"estimate.{field}", *shapes)
 
     def _sums_record(self, record: Record) -> None:
         session = self.session
-        is_first = has_only_sums(session) and self.sums is None
-        check(is_first, "record", "sums are once in a session that needs them, else never")
-        self._install()  # sums have its products
+        _check_once(has_only_sums(session), self.sums)
         for name in ("settled", "seen"):
             if record[name] is not None:
                 record[name] = _sums(record[name], name, self.agent)
-        places = record["first_round"], record["last_round"], session.n_rounds
-        check(tuple(sorted(places)) == places, "last_round", "there are no such rounds")
-        most = session.n_measurements
-        check(record["measured"] <= most, "measured", f"there are {most} measurements")
+        self._check_there(record)
         ends = record["last_round" if closing_of(session).is_by_time else "measured"]
-        check(record["n_settled"] <= ends, "n_settled", f"the fit had {ends} rows")
+        fits = record["first_round"] <= record["last_round"] and record["n_settled"] <= ends
+        check(fits, "n_settled", f"the fit had {ends} rows")
         self.sums = KeptSumsRow(*NO_OWNER, **record)
 
     def _slots_record(self, record: Record) -> SlotSumsRow:
@@ -291,17 +264,15 @@ class ImportFold:
         return SlotSumsRow(*NO_OWNER, **record)
 
     def _lift_record(self, record: Record) -> None:
-        session, decided, measured = self.session, record["decided"], record["measured"]
-        is_first = bool(session.dropped_to) and session.trial.is_on and self.lift is None
-        check(is_first, "record", "lift stands once in a session that needs its sums, else never")
-        begun = session.dropped_to
-        check(begun <= decided <= session.n_rounds, "decided", "there is no such round")
-        check(measured <= session.n_measurements, "measured", "there is no such reward")
-        times = [point[4] for point in record["points"]]
-        check(all(0 <= at <= MOST_SECONDS for at in times), "points", "they are of no time")
+        session, places = self.session, (record["decided"], record["measured"])
+        _check_once(session.dropped_to > 0 and session.trial.is_on, self.lift)
+        self._check_there(record)
+        check(session.dropped_to <= places[0], "decided", "it has no sums of dropped rounds")
+        in_time = all(0 <= point[4] <= MOST_SECONDS for point in record["points"])
+        check(in_time, "points", "they are of no time")
         sums = {name: record[name] for name in ("n_left_out", "points", "past_to")}
         self._units = LiftSums(shadow=ShadowSums(**record["shadow"]), **sums)
-        self.lift = LiftSumsRow(*NO_OWNER, session.trial.since, decided, measured, "")
+        self.lift = LiftSumsRow(*NO_OWNER, session.trial.since, *places, "")
 
     def _unit_record(self, record: Record) -> LiftUnitRow:
         session, unit = self.session, LiftUnitRow(*NO_OWNER, **record)
@@ -309,15 +280,11 @@ class ImportFold:
         has_lift = self.lift is not None and (0 if is_past else self.lift.since) == unit.since
         check(has_lift, "since", "there is no such comparison")
         place = unit.trajectory, unit.block
-        check(place > self._last_unit, "block", "units are in order")
         n_rounds = self._trajectories.n_rounds(unit.trajectory)
         n = timeline_of(session).n_begun_of(session, n_rounds)
-        n_blocks = block_of(unit.trajectory, n, session.horizon)
-        has_block = n > 0 and PAST <= unit.block <= n_blocks
-        check(has_block, "block", "the trajectory has no such block")
-        for name in ("reward", "predicted"):
-            exponent = int(record[name].split("p")[1])
-            check(exponent >= -DIGITS, name, "it is no sum of floats")
+        last = block_of(unit.trajectory, n, session.horizon)
+        has_block = place > self._last_unit and n > 0 and PAST <= unit.block <= last
+        check(has_block, "block", "the trajectory has no such block, or had a later one")
         if place[0] != self._last_unit[0]:
             self._past = NOTHING
         self._last_unit, totals = place, totals_of(unit)
@@ -328,7 +295,7 @@ class ImportFold:
         return unit
 
     def _agent_record(self, record: Record) -> None:
-        check(self._state is None, "record", "there is one agent")
+        _check_once(True, self._state)
         self._state = record["state"], self.line
 
     def finish(self) -> Iterator[TrajectoryRow]:
@@ -360,10 +327,8 @@ class ImportFold:
         session, header = self.session, self._schedule
         places = [0, *(change.after for change in session.changes.changes), session.n_rounds]
         check(places == sorted(places), "session.changes", "not in the order of rounds")
-        n_slots = session.schedule.n_slots
-        is_all = header["n_slots"] == n_slots
-        check(is_all, "session.schedule.n_slots", f"the records are of {n_slots}")
-        schedule = session.schedule = Schedule.load({**header, "open": [], "seen": 0})
+        worked_out = {"open": [], "seen": 0, "n_slots": session.schedule.n_slots}
+        schedule = session.schedule = Schedule.load({**header, **worked_out})
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
             for due in schedule.waiting:
@@ -373,13 +338,14 @@ class ImportFold:
             schedule.current.retry_at = None
         for name, due in pending:
             where = f"session.schedule.{name}"
-            self._check_manifest(due.manifest(), where)
-            is_known = due.key <= timeline_of(session).n_begun(session) and self._windows.knows(due)
-            check(is_known, f"{where}.window", "not a window of this schedule")
+            self._check_there(due.manifest(), f"{where}.")
             is_done = due.reason not in OUT_OF_TURN and due.key in self._done
-            is_done = is_done or due.key < self._installed_due
-            check(not is_done, f"{where}.window", "that fit is done")
+            is_open = not is_done and self._installed_due <= due.key
+            is_open = is_open and due.key <= timeline_of(session).n_begun(session)
+            is_open = is_open and self._windows.knows(due)
+            check(is_open, f"{where}.window", "not a window of this schedule, or one that is done")
             self._done.add(due.key)
+            self._seen = max(self._seen, due.known.measured)
         schedule.seen = self._seen
 
     def _open_windows(self, rounds: Rounds) -> None:
@@ -399,13 +365,12 @@ class ImportFold:
             session.n_complete, schedule.open[-1].n_complete = schedule.open[-1].n_complete, 0
 
     def _learn(self) -> None:
-        """Rebuild the agent: install the estimate, and restore what it learned since.
+        """Restore what the agent learned since its last fit.
 
         What an earlier release's agent learned since in a form that is no longer read is left out:
         the agent goes on from its last fit.
         """
         agent = self.agent
-        self._install()
         if not agent.learns_within_epoch or self._state is None:
             return
         state, self.line = self._state
@@ -415,10 +380,8 @@ class ImportFold:
         state = {**state, "theta": agent.state()["theta"]}
         check((state.get("lag") or 0) < agent.horizon, "state.lag", "no such lag")
         if "ellipsoid" in state:
-            ellipsoid = state["ellipsoid"]
-            sizes = {len(row) for row in [ellipsoid["moment"], *ellipsoid["inverse"]]}
-            fits = sizes == {agent.dim} and len(ellipsoid["inverse"]) == agent.dim
-            check(fits, "state.ellipsoid", "not of this dim")
+            for name, n_axes in (("moment", 1), ("inverse", 2)):
+                check_shape(state["ellipsoid"][name], "state.ellipsoid", (agent.dim,) * n_axes)
         try:
             agent = self.agent = build_agent(self.session, state)
             is_same = state == agent.state()
@@ -427,14 +390,11 @@ class ImportFold:
         check(is_same, "state", f"not a state of {agent.name}")
         self.has_state = True
 
-    def _install(self) -> None:
-        for estimate in filter(None, (self._direction, self._later)):
-            self.agent.install(estimate)
 
-
-def _widths(rows: Iterable[Any]) -> set[int]:
-    """Return how many numbers rows have; nothing where there are no rows."""
-    return set(map(len, rows))
+def _check_once(is_needed: bool, before: object) -> None:
+    """Check that a record is needed, and that there is none of its kind before."""
+    fits = is_needed and before is None
+    check(fits, "record", "it stands once in a session that needs it, else never")
 
 
 def _sums(text: str, field: str, agent: Agent) -> bytes:

@@ -16,7 +16,6 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
-from lhb_engine.randomness import Draw
 from service.fits.job import fingerprint
 from service.fits.prepared_fit import answered, read_fit
 from service.fits.warm_start import EstimateInUse
@@ -25,7 +24,7 @@ from service.rounds.stored_rows import gaps_of
 from service.rounds.timeline import timeline_of
 from service.session.fit_schedule import Watermark
 from service.session.records import DecisionRow, EstimateRow, SessionRow
-from service.session.trial import played_again
+from service.session.trial import Shown, shown_again
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
@@ -112,44 +111,23 @@ def _decide_again(
     if agent is None:
         replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
         return
+    scores, arm = np.frombuffer(decision.scores), decision.arm
     place = decision.trajectory, decision.round, decision.position, decision.at
-    draw = timeline_of(session).draw(session.seed, *place)
-    _play_again(session, decision, draw, replay)
-    if decision.arm is None:
-        return
-    if decision.own is not None:
-        agent = agent.responding(np.frombuffer(decision.own))
-    scores = np.frombuffer(decision.scores)
-    if not agent.learns_within_epoch:
-        context = decision.selected(session.dim)
-        score = agent.ranking(context[np.newaxis], draw)[0]
-        if score != scores[decision.arm]:
-            replay.differences.append(f"{_name(decision)}: scored {score!r} now")
-    if decision.forced and decision.agent_arm is None:
-        return
-    chosen = agent.choose_by(scores, draw)
-    if decision.agent_arm not in (None, chosen.arm):
-        replay.differences.append(f"{_name(decision)}: the agent chooses {chosen.arm} now")
-    if decision.forced:
-        return
-    again = (chosen.arm, chosen.propensity, chosen.explored)
-    if again != (decision.arm, decision.propensity, bool(decision.explored)):
-        replay.differences.append(f"{_name(decision)}: decides {again} now")
-
-
-def _play_again(
-    session: SessionRow, decision: DecisionRow, draw: Draw, replay: SessionReplay
-) -> None:
-    """Draw again whether the agent or control plays the round, and what control draws."""
-    by = decision.played_by
-    if by is None or by == "caller":
-        return
-    n_arms = 0 if decision.arm is None else len(decision.scores) // 8
-    play = played_again(session.trial, draw, session.horizon, n_arms, decision.arm, by)
-    if play.by != by:
-        replay.differences.append(f"{_name(decision)}: {play.by} plays now")
-    elif by != "agent" and (play.arm, play.propensity) != (decision.arm, decision.propensity):
-        replay.differences.append(f"{_name(decision)}: {by} plays {play.arm} now")
+    draw, choice = timeline_of(session).draw(session.seed, *place), None
+    if arm is not None:
+        if decision.own is not None:
+            agent = agent.responding(np.frombuffer(decision.own))
+        if not agent.learns_within_epoch:
+            context = decision.selected(session.dim)
+            score = agent.ranking(context[np.newaxis], draw)[0]
+            if score != scores[arm]:
+                replay.differences.append(f"{_name(decision)}: scored {score!r} now")
+        choice = agent.choose_by(scores, draw)
+    said = Shown(*(getattr(decision, name) for name in Shown._fields))
+    again = shown_again(session.trial, draw, session.horizon, len(scores), said, choice)
+    for name, now, then in zip(Shown._fields, again, said, strict=True):
+        if now != then:
+            replay.differences.append(f"{_name(decision)}: {name} is {now!r} now")
 
 
 def _refit(

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service.api.runtime import Service
+from service.base import parsing_processes
 from service.base.process_pool import Processes
 from service.base.recurring import Intervals
 from service.base.server_settings import Settings
@@ -19,7 +20,6 @@ from service.operation.app import create_app
 from service.operation.worker import Worker
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
-from service.transfer import parsing_processes
 from tests.lhb_engine.draw_little import draw_little
 from tests.service.kept_processes import ForkedProcesses, KeptProcesses
 from tests.service.service_harness import ServiceHarness

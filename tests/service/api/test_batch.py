@@ -6,9 +6,9 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from service.base.parsing_processes import ParsingProcesses
 from service.commands.decisions import Decide
 from service.session.records import DecisionRow, SessionRow
-from service.transfer.parsing_processes import ParsingProcesses
 from service.writer.command_queue import BatchSize
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, problem

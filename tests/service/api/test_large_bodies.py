@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from service.base.loop_slices import SlicedWork
+from service.base.parsing_processes import PARSED_HERE_BYTES, ParsingProcesses
 from service.base.problems import Problem
-from service.transfer.parsing_processes import PARSED_HERE_BYTES, ParsingProcesses
 from tests.service.conftest import Client, Serve, until
 from tests.service.fits.new_processes import as_served, new_processes  # noqa: F401
 from tests.service.kept_processes import freeze

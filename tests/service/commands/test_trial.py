@@ -7,6 +7,7 @@ import pytest
 
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
+from service.commands.sessions import change_session
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
@@ -141,7 +142,24 @@ def test_export_import_and_replay_know_who_played(harness: ServiceHarness, tmp_p
         assert replay_session(reader, harness.session).differences == []
         row = harness.session
         row.seed += 1
-        assert any("plays now" in one for one in replay_session(reader, row).differences)
+        assert any("played_by is" in one for one in replay_session(reader, row).differences)
+
+
+def test_a_shadow_that_began_later_is_known_by_its_rounds(
+    harness: ServiceHarness, tmp_path: Any
+) -> None:
+    """Its rounds without action are the caller's, those before it nobody's."""
+    harness.create()
+    assert [decide(harness, "a", **more).played_by for more in ({}, {"forced_arm": 1})] == [
+        None
+    ] * 2
+    harness.run(change_session(harness.key, {"mode": "shadow"}))
+    decide(harness, "a", forced_arm=1)
+    assert harness.decide("a", contexts=None).played_by == "caller"
+    with harness.store.reader() as reader:
+        exported = b"".join(export_session(reader, harness.session))
+        assert replay_session(reader, harness.session).differences == []
+    assert harness.import_file(tmp_path, exported)[1]
 
 
 def _log(harness: ServiceHarness) -> list[tuple[Any, ...]]:

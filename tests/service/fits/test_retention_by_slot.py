@@ -19,7 +19,7 @@ from service.rounds.stored_rows import n_given
 from service.session.records import DecisionRow
 from service.storage.transactions import Slices, Store
 from service.transfer.copy_session import copied_session, copy_session
-from service.transfer.file_format import export_session, read_lines
+from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.examples import on_one_database, repeats
@@ -293,7 +293,7 @@ def test_files_are_refused_whose_slots_do_not_fit(
     monkeypatch.setattr(World, "fit", lambda world: harness.make_fits(database_url))
     world.play(110)
     assert drop(harness)
-    records = [one for _, one in read_lines(exported(harness).splitlines(keepends=True))]
+    records = [json.loads(line) for line in exported(harness).splitlines()[:-1]]
     places = [i for i, one in enumerate(records) if one["record"] == "slots"]
     first, end = places[0], max(i for i in places if not records[i]["trajectory"])
     checked(resealed(records))

@@ -13,7 +13,7 @@ from service.lift.add_to_sums import next_step
 from service.lift.watch import keep_lift
 from service.rounds.retention import Plan
 from service.session.records import LiftSumsRow
-from service.transfer.file_format import export_session, read_lines, written
+from service.transfer.file_format import export_session, written
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import Twins, small_limits  # noqa: F401
 from tests.service.service_harness import ServiceHarness
@@ -41,8 +41,8 @@ def sum_up(twins: Twins, i: int) -> LiftSumsRow:
 
 def file_of(twins: Twins, i: int) -> list[dict[str, Any]]:
     with twins.harness.store.reader() as reader:
-        lines = export_session(reader, twins.session(i))
-        return [record for _, record in read_lines(lines)]
+        lines = [*export_session(reader, twins.session(i))]
+    return [json.loads(line) for line in lines[:-1]]
 
 
 @pytest.mark.parametrize(

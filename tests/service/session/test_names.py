@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from service.api.context_arrays import read_contexts
 from service.base.loop_slices import run_at_once
@@ -15,10 +16,18 @@ from service.session.names import (
     MOST_NUMBERS,
     NamedContexts,
     Names,
-    imported_names,
+    StoredNames,
+    check_names,
     label_number,
     names_of,
 )
+
+
+def checked_names(text: str, dim: int) -> Names:
+    """What an import makes of a text."""
+    parts = TypeAdapter(StoredNames).validate_json(text)
+    check_names(parts, dim)
+    return names_of(text)
 
 
 def hashed_column(label: str, n_columns: int) -> tuple[int, float]:
@@ -53,7 +62,7 @@ def test_an_erased_name_is_nobody_elses() -> None:
     names = Names(["user=(erased 1)", "user=bob", "price"]).without("user=bob")
     assert names.columns == ("user=(erased 1)", "user=(erased 1).", "price")
     assert names.without("user=(erased 1)").columns[0] == "user=(erased 0)"
-    imported_names(names.text, 4)
+    checked_names(names.text, 4)
     numbers, then = names.encode(named([{"user": "bob"}]), 4)
     assert (numbers.tolist(), then.columns[-1]) == ([[0, 0, 0, 1]], "user=bob")
 
@@ -120,7 +129,7 @@ def test_products_have_columns_after_the_features_and_are_worked_out(categories:
     lists = np.array([[-3.0, 2.0, 7.0], [4.0, 0.0, 1.0]])
     assert names.whole(lists).tolist() == [[-3.0, 2.0, -6.0, 9.0, 7.0], [4.0, 0.0, 0.0, 16.0, 1.0]]
     assert names.text is not None
-    assert imported_names(names.text, 5) == names == names_of(names.text)
+    assert checked_names(names.text, 5) == names == names_of(names.text)
     with pytest.raises(Problem, match="'price x price'"):
         names.whole(np.array([[1e200, 0.0, 0.0]]))
 
@@ -150,11 +159,11 @@ def test_hashes_are_spread_and_their_signs_balanced() -> None:
     ],
 )
 def test_stored_names_that_no_session_has_are_refused(text: str) -> None:
-    with pytest.raises(Problem):
-        imported_names(text, 2)
-    imported_names(json.dumps({"columns": ["a"], "categories": "hashed", "arms": ["b"]}), 2)
+    with pytest.raises((Problem, ValidationError)):
+        checked_names(text, 2)
+    checked_names(json.dumps({"columns": ["a"], "categories": "hashed", "arms": ["b"]}), 2)
     stored = {"columns": ["a", "a x a"], "categories": "one_hot", "arms": None}
-    imported_names(json.dumps(stored | {"products": [["a", "a"]]}), 2)
+    checked_names(json.dumps(stored | {"products": [["a", "a"]]}), 2)
 
 
 def lines_run(names: Names, contexts: NamedContexts, dim: int) -> int:

@@ -24,7 +24,6 @@ from service.session.records import UNCHANGED, SessionKey, SessionRow
 from service.session.spec import SETTINGS as DECLARED
 from service.session.trial import AGENT_ALONE
 from service.transfer.copy_session import copied_session, copy_session
-from service.transfer.file_format import read_lines
 from service.writer.agent_cache import build_agent
 from service.writer.command import session_command
 from service.writer.unit_of_work import UnitOfWork
@@ -193,7 +192,7 @@ class Doors:
     def header(self) -> Body:
         """What an export of the session says of it. The export can be imported."""
         content = exported(self.harness)
-        header: Body = next(iter(read_lines(content.splitlines(keepends=True))))[1]["session"]
+        header: Body = json.loads(content.splitlines()[0])["session"]
         header = {name: value for name, value in header.items() if name not in OWN}
         text = json.dumps(header, sort_keys=True)
         if self.harness.session.n_rounds or text not in self.imported:
@@ -203,7 +202,7 @@ class Doors:
 
     def read_header(self, header: Body) -> None:
         """Check a file with other settings."""
-        [(_, record)] = read_lines(exported(self.harness).splitlines(keepends=True))
+        record = json.loads(exported(self.harness).splitlines()[0])
         own = {name: value for name, value in record["session"].items() if name in OWN}
         self.read(resealed([{**record, "session": {**header, **own}}]))
 

@@ -44,9 +44,9 @@ IGNORED: list[Forge] = [
     deeper("header", "session", "schedule", "open", 0, 0, "n_lags", value=10**9),
     deeper("header", "session", "schedule", "open", 0, 2, value=9.0),
     deeper("header", "session", "schedule", "current", "retry_at", value=5.0),
-    *(part("trajectory", last_at=v) for v in ("x", 0.0, 1e300)),
-    *(part("trajectory", measured_through=v) for v in (0, 10**30)),
-    *(part("trajectory", key=v) for v in ("b", "\0", 5, "k" * 300)),
+    part("trajectory", last_at=0.0),
+    part("trajectory", measured_through=0),
+    part("trajectory", key="b"),
     part("trajectory", n_decisions=10**13),
     part("trajectory", n_measurements=0),
     *(part("decision", epoch=v) for v in (10**30, 0, 9)),
@@ -189,7 +189,10 @@ def test_boundaries_that_were_passed_in_silence_have_no_window(tmp_path: Path) -
     assert schedule.current is not None
     dues = [due.key for due in (*schedule.waiting, schedule.current)]
     assert (max(dues), [one.window.due for one in schedule.open]) == (20, [30])
-    assert checked(exported(harness)).schedule == schedule
+    content = exported(harness)
+    assert checked(content).schedule == schedule
+    fewer = deeper("header", "session", "schedule", "n_slots", value=3)
+    assert checked(forged(content, fewer)).schedule == schedule  # the records say it
     harness.store.close()
 
 

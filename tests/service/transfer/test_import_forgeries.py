@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
+from service.commands.decisions import void_decision
 from service.session.records import SessionRow
 from service.transfer.file_format import export_session
 from service.transfer.import_file import MAX_LINE_BYTES, fold_file
@@ -123,7 +124,7 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("header.session.options.zz", header(options={"zz": 1})),
     ("header.session.zz", header(zz=1)),
     *(
-        ("header.session.n_erased_rounds", header(**{name: 2**53}))
+        (f"header.session.{name}", header(**{name: 2**53}))
         for name in ("n_erased_rounds", "n_erased_measurements")
     ),
     ("header.session.algorithm", header(algorithm="zz")),
@@ -147,6 +148,9 @@ FORGERIES: list[tuple[str, Forge]] = [
         "header.session.schedule.current.window",
         deeper("header", "session", "schedule", "current", "window", "first", value=1),
     ),
+    *(("trajectory.last_at", part("trajectory", last_at=v)) for v in ("x", 1e300)),
+    ("trajectory.measured_through", part("trajectory", measured_through=10**30)),
+    *(("trajectory.key", part("trajectory", key=v)) for v in ("\0", 5, "k" * 300)),
     ("decision.client_event_id", part("decision", 1, client_event_id="e1")),
     *(
         ("decision.client_event_id", part("decision", 1, client_event_id=v))
@@ -168,6 +172,18 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("decision.explored", part("decision", explored=1)),
     ("decision.forced", part("decision", 6, forced=True)),
     ("decision.arm_id", part("decision", arm_id="\0")),
+    ("decision.arm_id", part("decision", 6, arm_id="a")),
+    ("decision.scores", part("decision", 6, scores=[1.0])),
+    *((f"decision.{name}", part("decision", 6, **{name: [1.0, 0.0]})) for name in ("own", "mean")),
+    ("decision.explored", part("decision", 7, explored=True)),
+    ("decision.propensity", part("decision", 7, propensity=0.5)),
+    *(("decision.own", part("decision", own=v)) for v in ([], [1.0])),
+    ("decision.mean", part("decision", mean=[1.0])),
+    ("decision.agent_arm", part("decision", agent_arm=1)),
+    *(
+        ("decision.played_by", part("decision", played_by=by, agent_arm=0))
+        for by in ("agent", "control", "caller", "guard")
+    ),
     ("decision.round", part("decision", trajectory="nobody")),
     ("measurement.trajectory", part("measurement", trajectory="nobody")),
     ("decision.trajectory", part("decision", trajectory=["x"])),
@@ -181,6 +197,8 @@ FORGERIES: list[tuple[str, Forge]] = [
     *(("estimate.estimate", part("estimate", estimate=v)) for v in ("x", None)),
     *(("estimate.manifest", part("estimate", manifest=v)) for v in (5, None)),
     ("estimate.status", part("estimate", status="fine")),
+    *(("estimate.estimate", part("estimate", status=v)) for v in ("zero", "failed")),
+    ("estimate.estimate", deeper("estimate", "estimate", "status", value="zero")),
     ("estimate.fingerprint", part("estimate", fingerprint=1)),
     ("estimate.at", part("estimate", at=1e300)),
     ("estimate.estimate.lag_weights", deeper("estimate", "estimate", "lag_weights", value=[0] * 9)),
@@ -254,6 +272,53 @@ def test_a_total_is_checked_as_that_of_a_request(
     with pytest.raises(Problem) as caught:
         checked(forged(content, part("measurement", **said)))
     assert caught.value.field == f"measurement.{field}"
+
+
+def test_a_void_is_checked_as_that_of_a_request(tmp_path: Path) -> None:
+    harness = ServiceHarness(tmp_path)
+    harness.create(algorithm="anytime")
+    harness.decide(event_id="e1", digest=bytes(16))
+    harness.run(void_decision(harness.key, "", "e1", harness.agents))
+    content = exported(harness)
+    harness.store.close()
+    assert checked(content).n_measurements == 1
+    forged_by: tuple[tuple[str, Forge], ...] = (
+        ("round", part("void", round=2)),
+        ("round", lambda records: records.append(records[-1])),
+        ("record", header(algorithm="lin_ucb")),
+    )
+    for field, forge in forged_by:
+        with pytest.raises(Problem) as caught:
+            checked(forged(content, forge))
+        assert caught.value.field == f"void.{field}"
+
+
+NAMES: dict[str, Any] = {"columns": ["a", "b=x"], "categories": "one_hot", "arms": None}
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("names", "{"),
+        *(
+            ("names.columns[1]", {"columns": ["a", label]})
+            for label in ("=x", "\0", "b" * 257, "b=\0")
+        ),
+        ("names.categories", {"categories": "x"}),
+        ("names.arms", {"arms": []}),
+        ("names.zz", {"zz": 1}),
+        ("features", {"columns": ["a", "a"]}),
+        ("features", {"columns": ["a", "b", "c"]}),
+        ("products", {"products": [["a", "b"]]}),
+        ("repetition", {"repetition": 5, "columns": ["repetition"]}),
+    ],
+)
+def test_names_that_no_session_has_are_refused(true_file: bytes, field: str, said: Any) -> None:
+    assert checked(forged(true_file, header(names=json.dumps(NAMES)))).names.columns == ("a", "b=x")
+    text = said if isinstance(said, str) else json.dumps(NAMES | said)
+    with pytest.raises(Problem) as caught:
+        checked(forged(true_file, header(names=text)))
+    assert caught.value.field == f"header.session.{field}", caught.value.detail
 
 
 def test_the_file_that_is_forged_is_accepted_as_it_is(true_file: bytes) -> None:

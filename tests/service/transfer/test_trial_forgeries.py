@@ -87,6 +87,8 @@ def test_what_control_draws_cannot_be_another_arm_or_another_chance(
 ) -> None:
     place = next(i for i, one in enumerate(records) if one.get("played_by") == by)
     other = (records[place]["arm"] + 1) % 3
+    for agent_arm in (None, 3):
+        assert forgery(records, place, agent_arm=agent_arm) == "decision.agent_arm"
     if records[place]["propensity"] is None:
         assert forgery(records, place, propensity=0.5) == "decision.propensity"
     else:

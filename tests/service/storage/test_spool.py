@@ -7,7 +7,7 @@ import pytest
 
 from service.base.problems import Problem
 from service.base.server_settings import Settings
-from service.transfer.spool import Spool, SpooledFiles, open_spool
+from service.storage.spool import Spool, SpooledFiles, open_spool
 from tests.service.conftest import Serve, problem
 
 FREE = 1000  # bytes of the disk in these tests

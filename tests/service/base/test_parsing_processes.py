@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
+from service.base.parsing_processes import ParsingProcesses
 from service.base.problems import Problem
-from service.transfer.parsing_processes import ParsingProcesses
 from tests.service.kept_processes import freeze
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

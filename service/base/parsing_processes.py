@@ -4,18 +4,16 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pebble import ProcessExpired
 
 from service.base.problems import Problem, ProblemCode
 from service.base.process_pool import NotBegun, Processes
-from service.transfer.import_file import PreparedImport, prepare_import
 
 Found = TypeVar("Found")
 PARSED_HERE_BYTES = 2**17  # a smaller text is parsed faster than it is sent to another process
-N_PROCESSES = 2  # one of them is always free of imports
+N_PROCESSES = 2  # one of them is always free of what takes long
 ATTEMPTS = 2
 START_SECONDS = 30.0  # until a process begins; it may have to be started first
 UNHURRIED_SECONDS = 240.0  # the same where nobody waits: imports are slow on a busy machine
@@ -30,7 +28,7 @@ class ParsingProcesses:
         self._start_seconds = start_seconds
         self._processes = Processes(N_PROCESSES, (os.nice, NICENESS), start_seconds)
         self._parsing = asyncio.Semaphore(N_PROCESSES)
-        self._importing = asyncio.Semaphore(N_PROCESSES - 1)
+        self._long = asyncio.Semaphore(N_PROCESSES - 1)
         self._starting: asyncio.Task[object] | None = None
         self._are_up: bool | None = None  # not known yet
 
@@ -46,10 +44,10 @@ class ParsingProcesses:
             self._are_up = self._are_up or False
         return bool(self._are_up)
 
-    async def import_file(self, inputs: tuple[Path, Path, str, str | None, bool]) -> PreparedImport:
-        """Run `prepare_import` with these arguments."""
-        async with self._importing:
-            return await self.run(prepare_import, *inputs)
+    async def run_long(self, work: Callable[..., Found], *arguments: Any) -> Found:
+        """Run a function as `run` does; beside it a process stays free of such."""
+        async with self._long:
+            return await self.run(work, *arguments)
 
     async def run(self, work: Callable[..., Found], *arguments: Any) -> Found:
         """Run a function in a process, whose start may have to be waited for.

@@ -396,6 +396,9 @@ class SqliteStore:
                 time.sleep(0.01)
         return SqliteTransaction(self, self._connection)
 
+    async def take_turn(self) -> None:
+        """Return at once: no other process commits."""
+
     def _check(self) -> None:
         """Raise `Unavailable` while the truth about the last commit is not known or not here."""
         if self._is_in_doubt:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import psycopg
 from psycopg import Cursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
@@ -347,7 +346,7 @@ class PostgresStore:
         """See `Store.take_turn`; the turn ends with the transaction."""
         turns, self.cache.turns = self.cache.turns, 0
         if turns and self._writer is not None:
-            with suppress(psycopg.Error):  # the batch meets it again, and no turns are left
+            with suppress(Exception):  # the batch meets it again, and no turns are left
                 await self._writer.wait_async(self._writer.exchange([("take_turn", ())]))
                 self.cache.turns = turns - 1
 

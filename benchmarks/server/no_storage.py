@@ -122,6 +122,9 @@ class ForgetfulStore:
         """Return the only transaction, which never ends."""
         return self._transaction
 
+    async def take_turn(self) -> None:
+        """Return at once."""
+
     @contextmanager
     def reader(self) -> Iterator[Any]:
         """Yield a reader that finds sessions and nothing else."""

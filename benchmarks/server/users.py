@@ -4,7 +4,8 @@ Both are in one database, and one server answers for both, in turns. The session
 trajectory has 10 000 rounds, each trajectory of the other has 10. Sessions are filled through the
 API, 1000 decisions and then their rewards at a time. Where there are more than 2000 trajectories,
 the API fills the first 1000; the database copies their rows (`copied_users`); one more round makes
-the first fit of all rows due, which finds no sums; and the API fills the last 1000.
+the first fit of all rows due, which finds no sums; and the API fills the last 1000. Then 10^5 of
+them play a round, as they have where a server has run for a while: it has read their counters.
 """
 
 import os
@@ -31,6 +32,7 @@ from benchmarks.server.user_traffic import DIM, N_ARMS, Players, timed
 HORIZON = 20
 ROUNDS = 10  # of each trajectory
 FIRST = 1000  # trajectories that are copied, and as many at the end that are not
+SEEN = 100_000  # trajectories that have played in the server that is measured, at most
 N_READS = 40  # of each kind in a turn
 WORKER = "from service.operation.worker import run; run()"
 JSON = {"content-type": "application/json"}
@@ -139,6 +141,7 @@ def _of_size(
             players[1][0].play_one()  # a fit is due: most measurements are in none
             many["first_fit"] = _fit(clients[0], ids[1])
             _fill(started, ids[1], range(n - n_copied, n), ROUNDS)
+            _fill(started, ids[1], range(min(n, SEEN)), 1)
         for mine, found, id in zip(players, (one, many), ids, strict=True):
             mine[0].play_one()
             _fit(clients[0], id)  # or the one asked for is the one due, of earlier rounds

@@ -259,6 +259,9 @@ class Store(Protocol):
         Raises `Unavailable` where the transaction cannot be opened, or not without waiting.
         """
 
+    async def take_turn(self) -> None:
+        """Wait while others have their turn, where batches would wait for each other's rows."""
+
     def reader(self) -> AbstractContextManager[Reader]:
         """Open a reader on a snapshot of the committed rows."""
 

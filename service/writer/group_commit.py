@@ -237,6 +237,8 @@ class GroupCommit:
         """Commit and answer batch after batch until nothing waits."""
         try:
             while self._queue.n_submissions:
+                self._n_being_committed = 0
+                await self._store.take_turn()
                 most = self._size.begin(self._queue.n_tenants)
                 commands, answers = self._queue.take(most)
                 self._n_being_committed = len(answers)

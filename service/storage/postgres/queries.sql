@@ -9,10 +9,16 @@ commit
 -- name: rollback
 rollback
 
+-- name: take_turn
+select pg_advisory_xact_lock(hashtextextended('turn', 0))
+
 -- name: lock_sessions
 -- locks in key order, so that two processes never deadlock. What the caller knows as of a revision is
--- read again only if more than counters has changed since
-select s.tenant, s.id, s.revision, {counters}, c.*
+-- read again only if more than counters has changed since. A row that changes while this waits for its
+-- lock is looked at afterwards, so the fourth column tells
+select s.tenant, s.id, s.revision,
+    s.revision <> k.revision and clock_timestamp() - statement_timestamp() > interval '1 ms',
+    {counters}, c.*
 from unnest($1::text[], $2::text[], $3::bigint[]) k(tenant, id, revision)
 join sessions s on s.tenant = k.tenant and s.id = k.id
 left join lateral (select {sessions_of_s}) c

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -78,7 +78,9 @@ new_values, changed_values = session_values(SESSION_COLUMNS), session_values(SES
 IDLE = TransactionStatus.IDLE
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
 BY_KEYS = "trajectories_by_keys"
-N_COUNTED = 3 + len(COUNTERS)  # columns of a locked session that are always read
+N_COUNTED = 4 + len(COUNTERS)  # columns of a locked session that are always read
+LOOKS = 16  # at a session, before it is expected that nobody else changes it
+TURNS = 16  # that a process takes after a batch that has waited for another's sessions
 
 
 @dataclass(slots=True)
@@ -86,13 +88,13 @@ class Held:
     """A session as this process last saw it, with the revision of its row.
 
     Whatever changes rows of a session changes its revision, so this process's trajectories of it
-    are current that were kept with the same `since`. `is_alone`: at the last look nobody else had
-    changed anything.
+    are current that were kept with the same `since`. `doubt`: looks that must find nothing changed,
+    until that is expected.
     """
 
     revision: int
     session: SessionRow
-    is_alone: bool = True
+    doubt: int = 0
     since: int = field(default_factory=count().__next__)
 
 
@@ -100,6 +102,7 @@ class Cache:
     """Sessions and trajectories that this process used last, the latter with `Held.since`."""
 
     def __init__(self) -> None:
+        self.turns = 0  # left to take: batches that wait until no other has its turn
         self.sessions: ByteBounded[SessionKey, Held] = ByteBounded(MOST_SESSION_BYTES)
         self.trajectories: OrderedDict[TrajectoryKey, tuple[int, TrajectoryRow]] = OrderedDict()
 
@@ -167,6 +170,8 @@ class PostgresTransaction(Transaction):
         rows.expect(keys)
         for row in rows_by_kind.get(lock, ()):
             self._held[row[:2]] = held = self._hold(row, before[row[:2]])
+            if row[3]:
+                self._cache.turns = TURNS
             rows.sessions[row[:2]] = held.session
         for row in (row for name in DECISIONS for row in rows_by_kind.get(name, ())):
             rows.add_decision(DecisionRow(*row))
@@ -191,7 +196,7 @@ class PostgresTransaction(Transaction):
         for place in places:
             since, row = cached.get(place, (-1, None))
             held = sessions.get(place[:2]) or self._held.get(place[:2])
-            if row is not None and held is not None and held.since == since and held.is_alone:
+            if row is not None and held is not None and held.since == since and not held.doubt:
                 current[place] = row
                 cached.move_to_end(place)
             else:
@@ -211,13 +216,13 @@ class PostgresTransaction(Transaction):
         """Return the session of a locked row, of which the row has what has changed since."""
         revision = row[2]
         if before is None or row[N_COUNTED] is not None:
-            return Held(revision, session_of(row[N_COUNTED:]), before is None)
+            return Held(revision, session_of(row[N_COUNTED:]), LOOKS if before else 0)
         if before.revision == revision:
-            before.is_alone = True
+            before.doubt -= before.doubt > 0
             return before
-        for name, value in zip(COUNTERS, row[3:], strict=False):
+        for name, value in zip(COUNTERS, row[4:], strict=False):
             setattr(before.session, name, value)
-        return Held(revision, before.session, is_alone=False)
+        return Held(revision, before.session, doubt=LOOKS)
 
     def _execute(self, name: str, *values: Any) -> "Cursor[TupleRow]":
         with translated():
@@ -336,6 +341,14 @@ class PostgresStore:
                 raise Unavailable(ProblemCode.STORAGE_NOT_DURABLE, "the settings may have changed")
             self._check_settings(self._writer.connection)
         return PostgresTransaction(self._writer, self.cache, self.slices)
+
+    async def take_turn(self) -> None:
+        """See `Store.take_turn`; the turn ends with the transaction."""
+        turns, self.cache.turns = self.cache.turns, 0
+        if turns and self._writer is not None:
+            with suppress(Exception):  # the batch meets it again, and no turns are left
+                await self._writer.wait_async(self._writer.exchange([("take_turn", ())]))
+                self.cache.turns = turns - 1
 
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:

@@ -161,7 +161,7 @@ class SqliteReader(Reader):
 
 MOST_JOINED = 2**16  # rounds of a range that is read in one row
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
-N_CACHED_TRAJECTORIES = 65_536  # at most about 1 KB each
+N_CACHED_TRAJECTORIES = 2**17  # most of 330 bytes, none of more than 1 KB
 BUSY_SECONDS = 5.0
 new_values, changed_values = session_values(SESSION_COLUMNS), session_values(CHANGING)
 IN_DOUBT = "a sync of the disk failed, and the file is not read again yet; nothing was written"
@@ -395,6 +395,9 @@ class SqliteStore:
                     raise
                 time.sleep(0.01)
         return SqliteTransaction(self, self._connection)
+
+    async def take_turn(self) -> None:
+        """Return at once: no other process commits."""
 
     def _check(self) -> None:
         """Raise `Unavailable` while the truth about the last commit is not known or not here."""

@@ -14,7 +14,7 @@ from service.session.records import SessionKey, SessionRow, TrajectoryRow
 from service.storage.ports import Changes, Keys, KnownRows
 from service.storage.postgres import store as stores
 from service.storage.postgres.statements import Pipeline
-from service.storage.postgres.store import PostgresStore
+from service.storage.postgres.store import LOOKS, PostgresStore
 from service.storage.transactions import Statement
 from tests.examples import examples
 from tests.service.service_harness import ServiceHarness
@@ -82,9 +82,10 @@ def test_what_nobody_has_changed_is_not_read_again(
     asked.clear()
     assert mine.decide("a").round == 7
     assert asked == ["lock_sessions", "trajectories_by_keys", *alone[1:]]  # no guess any more
-    mine.decide("a")
+    for _ in range(LOOKS):
+        mine.decide("a")
     asked.clear()
-    assert mine.decide("a").round == 9
+    assert mine.decide("a").round == 8 + LOOKS
     assert asked == alone
     other.run(change_session(other.key, {"archived": True}))
     with pytest.raises(Problem, match="archived"):

@@ -162,7 +162,7 @@ class AnytimeFit:
             certain = "No direction stands out from the noise."
         elif not samples and spread is None:
             own = self._forms.are_in_doubt or posterior.smooth > MOST_SMOOTH
-            certain = part.certainty(posterior, told, active, rho, self.options.signed, own)
+            certain = part.certainty(posterior, told, active, rho, self.options, own)
         angles = (None, None) if isinstance(certain, str) else (certain.angle, certain.angle_95)
         covered |= {
             "sigma_hat": posterior.noise,

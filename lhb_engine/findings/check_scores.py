@@ -19,7 +19,7 @@ from lhb_engine.posterior.predictor import Predictor
 
 MOST_NAMED = 3  # products that do not count
 CHANCE = 1e-4  # of a finding by chance
-CHANCE_OF_ONE = 0.1  # of a product by chance, where all together explain beyond it
+CHANCE_LATER, CHANCE_OF_MORE = 1e-3, 1e-2  # of a kind of which some count, or one was just found
 MOST_FEATURES = 8  # whose products stand beside
 CLEARER = 2.5  # times what rounds to come explain
 MEMORIES = (2, 5, 20)  # rounds
@@ -37,8 +37,9 @@ def check_scores(
 ) -> Iterator[Finding]:
     """Look for products that explain errors, at `most` so many (docs/model.md (12.3)).
 
-    The clearest is first. Products are carried over lags as scores are; what those of later rounds
-    explain is chance. After `dim` features come the products that are `told` fits.
+    The clearest is first, of those that are clear alone or whose kind is, squares or products of
+    two features. Products are carried over lags as scores are; what those of later rounds explain
+    is chance. After `dim` features come the products that are `told` fits.
     """
     of_all = zip(*(axis.tolist() for axis in np.triu_indices(dim)), strict=True)
     pairs = [pair for pair in of_all if pair not in told]
@@ -53,19 +54,26 @@ def check_scores(
     ahead = np.column_stack([carried.about, carried.future(features)])
     later = carried.future(products)
     chance = clearness(ahead, later, target)
-    scale = max(1.0, float(np.sqrt(np.mean(chance**2))))
-    least = max(1.0, together(ahead, later, target)[0])
+    limit = -max(1.0, float(np.sqrt(np.mean(chance**2)))) * float(
+        ndtri(CHANCE / (2.0 * len(pairs)))
+    )
+    is_square = np.array([one == other for one, other in pairs])
+    kinds, known = (is_square, ~is_square), {one == other for one, other in told}
+    least = [max(1.0, together(ahead, later[:, kind], target)[0]) for kind in kinds]
+    chances = [CHANCE_LATER if is_one in known else CHANCE / 2.0 for is_one in (True, False)]
     beside = np.column_stack([carried.about, carried.past(features)])
     for _ in range(most):
-        size, n_free = together(beside, every, target)
-        bends = fdtrc(*n_free, size / least) < CHANCE
-        by_chance = CHANCE_OF_ONE if bends else CHANCE
-        limit = -scale * float(ndtri(by_chance / (2.0 * len(pairs))))
         scores = np.abs(clearness(beside, every, target))
-        best = int(scores.argmax())
-        if scores[best] < limit:
+        shown = scores >= limit
+        for kind, over, by_chance in zip(kinds, least, chances, strict=True):
+            size, n_free = together(beside, every[:, kind], target)
+            shown |= kind & (fdtrc(*n_free, size / over) < by_chance)
+        scores = scores * shown
+        if not scores.any():
             return
+        best = int(scores.argmax())
         yield _of_product(*pairs[best])
+        chances[int(not is_square[best])] = CHANCE_OF_MORE
         beside = np.column_stack([beside, every[:, best]])  # it may explain what others do, too
 
 

@@ -47,6 +47,7 @@ ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 HIGH = 1e4  # times what rewards vary by: squares lose half of their digits
 FEWEST_ROWS = 40  # that a fit after an alarm may use
 SAID = 0.05  # probability from which on what all arms share is said to matter
+MOST_SMOOTH = 0.5  # of the draws: the linearised intervals hold for few lags alone
 CORRELATED = "The noise is correlated, and features may pay at lags of their own."
 
 
@@ -98,23 +99,23 @@ class Part:
         active: Ints,
         rho: float,
         options: AnytimeOptions,
-        own: bool,
     ) -> Certainty | str:
         """Return intervals, or why there are none; see `certainty` and `profile_certainty`.
 
         Those of shared profiles hold where such were told. Else intervals are those of all lags of
-        all features, and with `own` these need not look like shared profiles.
+        all features; where the draws have few shared lags, rows have to be as these say, too.
         """
-        certain: Certainty | str | None = None
-        if not own:
+        if posterior.form == "shared" and posterior.smooth <= MOST_SMOOTH:
             statistics, unsaid = self.data.statistics, self._unsaid(posterior)
             moments = None if statistics is None else statistics.whitened(rho).without(unsaid)
             rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
             certain = certainty(rows, posterior, active, rho, options.signed, moments)
-        is_told = options.form == "shared" or posterior.n_features == 1
-        if certain is None or not (is_told or isinstance(certain, str)):
-            certain = told if isinstance(told, str) else profile_certainty(told, posterior, active)
-        return self._told(certain)
+            is_told = options.form == "shared" or posterior.n_features == 1
+            if is_told or isinstance(certain, str):
+                return self._told(certain)
+        return self._told(
+            told if isinstance(told, str) else profile_certainty(told, posterior, active)
+        )
 
     def _told(self, certain: Certainty | str) -> Certainty | str:
         """Return it with the effects of what was told alone."""

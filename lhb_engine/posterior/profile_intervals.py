@@ -203,7 +203,7 @@ def profile_certainty(told: LeastSquares, posterior: Posterior, active: Ints) ->
     turned = quantile * np.sqrt(np.diag(told.turned))
     return Certainty(
         angle=angle,
-        angle_95=float(np.hypot(apart, wider * bound(told.turned))),
+        angle_95=apart + wider * bound(told.turned),
         theta=np.clip(holding(around(told.theta, turned), chosen), -1.0, 1.0),
         lags=active,
         lag_weights=shown,

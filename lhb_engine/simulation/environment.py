@@ -189,9 +189,7 @@ class Weather(LongHorizonEnvironment):
         return np.asarray(super().rewards(signals, first) + self.effect * numbers)
 
 
-def with_weather(
-    effect: float, kind: type[LongHorizonEnvironment] = LongHorizonEnvironment
-) -> type[LongHorizonEnvironment]:
+def with_weather(effect: float, kind: type[LongHorizonEnvironment]) -> type[Weather]:
     """Return a kind of world with weather of this effect."""
     return type("Weather", (Weather, kind), {"effect": effect})
 

@@ -170,7 +170,7 @@ def test_a_direction_far_from_least_squares_of_all_lags_is_said_to_be_as_far(off
     said = profile_certainty(told, replace(found, theta=turned), np.arange(2))
     least = profile_certainty(told, replace(found, theta=told.theta), np.arange(2))
     assert said.angle == pytest.approx(np.hypot(off, least.angle))
-    assert said.angle_95 == pytest.approx(np.hypot(off, least.angle_95))
+    assert said.angle_95 == pytest.approx(off + least.angle_95)
     for held in (told.theta, turned):
         assert ((said.theta[:, 0] <= held + 1e-12) & (held <= said.theta[:, 1] + 1e-12)).all()
 

@@ -40,7 +40,7 @@ from lhb_engine.posterior.predictor import Predictor, residuals
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
 ROWS_A_CURVE = 2  # before scores are, with all products at once
-MOST_ROWS = 8  # a lag: beyond, a fit without products knows the lags
+MOST_ROWS = 5  # a lag: beyond, a fit without products knows the lags
 SHARED: Code = "shared_with_rewards"  # what all arms share has columns at lag 0 alone
 OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated", SHARED}
 OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")

@@ -90,7 +90,7 @@ def check_all_products(
     paid, n, none = paid * (rows.number > 0), rows.n_rows, np.zeros((len(paid), 0))
     plain = replace(rows, y=paid, n_lags=n_lags, covariates=none, groups=(), levels=0)
     wide, gained = replace(plain, contexts=widened(rows.contexts, every)), -len(every) * np.log(n)
-    for one, sign in ((plain, n), (wide, -n)):
+    for one, sign in ((plain, n), (wide, -n)) if n >= ROWS_A_COLUMN * (dim + 1) else ():
         fit = rank_one_posterior(one, [12, n], settings=AnytimeSettings(first_sweeps=16))
         left = residuals(one, fit.theta, fit.weights, fit.effects)
         gained += sign * np.log(max(float(left @ left), 1e-300))

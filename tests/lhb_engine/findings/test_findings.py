@@ -431,9 +431,9 @@ def test_where_squares_are_clear_together_no_product_of_two_features_is_named():
 @pytest.mark.parametrize("pays", [0.0, 1.5])
 def test_products_show_by_the_lags_of_a_fit_that_counts_them(pays):
     """Of few rows a fit without them has taken other lags, by which no product shows."""
-    contexts = contexts_of(n=90)
+    contexts = contexts_of(n=60)
     more = np.convolve(contexts[:, 0] * contexts[:, 1] - contexts[:, 1] * contexts[:, 2], WEIGHTS)
-    past = one(contexts, paid(contexts) + pays * more[:90])
+    past = one(contexts, paid(contexts) + pays * more[:60])
     lags = np.roll(WEIGHTS[:HORIZON], 5)
     named = [each.features for each in found(past, replace(KNOWN, lag_weights=lags))]
     assert {*named} == ({(0, 1), (1, 2)} if pays else set())

@@ -209,7 +209,7 @@ def _all(
     if predictor is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
         bends = [*check_scores(rows, errors, predictor, dim, products, most)]
         few = rows.n_rows <= MOST_ROWS * horizon and horizon * dim * (dim + 3) <= 2 * MOST_TOLD
-        if few and not (bends or products or codes):
+        if few and predictor.form == "shared" and not (bends or products or codes):
             bends = [*check_all_products(rows, errors, predictor, dim, most)]
         yield from bends or check_limits(rows, errors, predictor)
     if rows.n_rows < ROWS_A_LAG * horizon or repetition:

@@ -23,7 +23,8 @@ from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 
 MOST_NAMED = 3  # products that do not count
 CHANCE = 1e-4  # of a finding by chance
-CHANCE_LATER, CHANCE_OF_MORE = 1e-3, 0.1  # of a kind of which some count, or one was just found
+# of all squares, or of all other products; where some of them count; where one was just found
+CHANCE_OF_KIND, CHANCE_LATER, CHANCE_OF_MORE = 1e-5, 1e-3, 0.1
 MOST_FEATURES = 8  # whose products stand beside
 CLEARER = 2.5  # times what rounds to come explain
 MEMORIES = (2, 5, 20)  # rounds
@@ -34,7 +35,7 @@ ROWS_A_COLUMN = 10
 LEAST_ROWS = 10  # that a product is of
 MOST_ROWS = 2048  # the latest
 MOST_NUMBERS = 2**20  # of columns
-EVIDENT = 10.0  # of (12.3b): products are likelier than none
+EVIDENT = 10.0  # of (12.3b)
 
 
 def check_scores(
@@ -62,11 +63,10 @@ def check_scores(
     is_square = np.array([one == other for one, other in pairs])
     kinds, known = (is_square, ~is_square), {one == other for one, other in told}
     least = [max(1.0, together(ahead, later[:, kind], target)[0]) for kind in kinds]
-    chances = [CHANCE_LATER if is_one in known else CHANCE / 2.0 for is_one in (True, False)]
+    chances = [CHANCE_LATER if is_one in known else CHANCE_OF_KIND for is_one in (True, False)]
     beside = np.column_stack([carried.about, carried.past(features)])
     for _ in range(most):
-        scores = np.abs(clearness(beside, every, target))
-        shown = scores >= limit
+        shown = (scores := np.abs(clearness(beside, every, target))) >= limit
         for kind, over, by_chance in zip(kinds, least, chances, strict=True):
             size, n_free = together(beside, every[:, kind], target)
             shown |= kind & (fdtrc(*n_free, size / over) < by_chance)

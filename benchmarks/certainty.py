@@ -33,8 +33,7 @@ WORLDS = (
     *(w for w in LIFE if w.name not in (*ELSEWHERE, *CHANGING, *FIXED)),
     *PROFILES,
 )
-# the last: theta's intervals that are not said to assume shared profiles
-QUANTITIES = ("theta", "lag weights", "angle", "lag profiles", "theta, any form")
+QUANTITIES = ("theta", "lag weights", "angle", "lag profiles")
 OPTIONS: dict[str, dict[str, Any]] = {"anytime": {}, "ad_lasso": {"standard_errors": True}}
 
 Said = dict[str, list[bool]]
@@ -66,13 +65,11 @@ def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
     own = np.array(intervals.get("lag_profiles", [])).reshape(-1, len(true), 2)
     profiles = getattr(world, "profiles", np.outer(world.weights, true * length))[: len(own)]
     profiles = np.pad(profiles, ((0, 0), (0, len(true) - profiles.shape[1])))  # of products
-    if_shared = intervals.get("if_shared", True)  # ad_lasso does not say so
     holds = ((theta[:, 0] <= true) & (true <= theta[:, 1])).tolist()
     cosine = float(np.clip(estimate.theta @ true, -1.0, 1.0))
     most = estimate.diagnostics.get("angle_95")  # ad_lasso says no angle
     return {
         "theta": holds,
-        "theta, any form": [] if if_shared else holds,
         "lag weights": [bool(low <= w <= high) for (low, high), w in given],
         "angle": [] if most is None else [bool(np.arccos(cosine) <= most)],
         "lag profiles": ((own[..., 0] <= profiles) & (profiles <= own[..., 1])).ravel().tolist(),
@@ -182,8 +179,8 @@ def share(of_runs: Sequence[Sequence[bool]]) -> dict[str, Any]:
 
 
 HEADER = (
-    "| world | said | theta | lag weights | angle | lag profiles | theta, any form | angle said "
-    "| true | runs with an alarm |\n|-|-|-|-|-|-|-|-|-|-|"
+    "| world | said | theta | lag weights | angle | lag profiles | angle said | true "
+    "| runs with an alarm |\n|-|-|-|-|-|-|-|-|-|"
 )
 
 

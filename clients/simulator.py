@@ -43,8 +43,6 @@ class SimulationSettings(WorldOptions):
             raise ValueError(f"weights: {self.weights!r} is none of {', '.join(PATTERNS)}")
         if self.profiles not in ("shared", "each"):
             raise ValueError(f"profiles: {self.profiles!r} is none of shared, each")
-        if self.weather and self.profiles == "each":
-            raise ValueError("profiles: worlds with weather have shared ones")
         if self.sparsity > self.horizon:
             raise ValueError("sparsity: must not exceed horizon")
         for algorithm in self.algorithms:
@@ -80,9 +78,8 @@ class SimulationSettings(WorldOptions):
 
     def world(self, seed: int) -> LongHorizonEnvironment:
         """Draw the world of one seed, at its first round."""
-        kind: type[LongHorizonEnvironment] = OwnLags
-        if self.profiles == "shared":
-            kind = with_weather(self.weather) if self.weather else LongHorizonEnvironment
+        kind = LongHorizonEnvironment if self.profiles == "shared" else OwnLags
+        kind = with_weather(self.weather, kind) if self.weather else kind
         return kind.draw(
             dim=self.dim,
             horizon=self.horizon,

@@ -23,8 +23,7 @@ class IntervalsAnswer(TypedDict):
 
     Intervals of `lag_weights` belong to `lags`; null: a weight is not clear of 0. Intervals of
     `lag_profiles`, a list of features for each lag, are there where features' own profiles decide;
-    so are those of `lag_sums`, of each feature over its first lags, its later ones, and all. Where
-    `if_shared` is true, those of `theta` hold if all features pay at the same lags.
+    so are those of `lag_sums`, of each feature over its first lags, its later ones, and all.
     """
 
     theta: list[tuple[float, float]]
@@ -33,7 +32,6 @@ class IntervalsAnswer(TypedDict):
     effects: NotRequired[list[tuple[float, float]] | None]
     lag_profiles: NotRequired[list[list[tuple[float, float]]] | None]
     lag_sums: NotRequired[list[list[tuple[float, float]]] | None]
-    if_shared: NotRequired[bool]
 
 
 class EarnedAnswer(TypedDict):

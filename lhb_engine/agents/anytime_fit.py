@@ -43,7 +43,6 @@ OWN_DIRECTIONS = "Each trajectory decides by its own direction."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 LOST = "The rounds since the last fit were predicted badly, and speak for no direction: it stays."
 LEAST_HISTORY = 200  # rows of a first fit whose halves judge the forms of lag profiles
-MOST_SMOOTH = 0.5  # of the draws: the linearised intervals hold for few lags alone
 
 
 class AnytimeFit:
@@ -117,9 +116,7 @@ class AnytimeFit:
             return forms
         by_name = {name: KnownForm.from_json(form) for name, form in fitted.items()}
         shared = replace(by_name[SHARED].predictor, last_round=cut)
-        judged = replace(forms, by_name=by_name).judged(later_rows(shared, rows))
-        # with levels a doubt would leave no intervals, and the next fit's rows speak of it, too
-        return forms if rows.levels and judged.in_use == SHARED else judged
+        return replace(forms, by_name=by_name).judged(later_rows(shared, rows))
 
     def _found(self) -> Estimate:
         """Return the estimate before its acceptance, in scaled units."""
@@ -161,8 +158,7 @@ class AnytimeFit:
         if not posterior.stands_out:
             certain = "No direction stands out from the noise."
         elif not samples and spread is None:
-            own = self._forms.are_in_doubt or posterior.smooth > MOST_SMOOTH
-            certain = part.certainty(posterior, told, active, rho, self.options.signed, own)
+            certain = part.certainty(posterior, told, active, rho, self.options)
         angles = (None, None) if isinstance(certain, str) else (certain.angle, certain.angle_95)
         covered |= {
             "sigma_hat": posterior.noise,

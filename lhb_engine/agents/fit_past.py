@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lhb_engine.agents.anytime_options import AnytimeOptions
 from lhb_engine.agents.base import Agent, NeedsNewSums
 from lhb_engine.agents.rank_one_agent import RankOneAgent
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
@@ -37,7 +38,6 @@ from lhb_engine.posterior.profile_intervals import (
     LeastSquares,
     profile_certainty,
     totals,
-    with_misfit,
 )
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
@@ -48,6 +48,7 @@ ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 HIGH = 1e4  # times what rewards vary by: squares lose half of their digits
 FEWEST_ROWS = 40  # that a fit after an alarm may use
 SAID = 0.05  # probability from which on what all arms share is said to matter
+MOST_SMOOTH = 0.5  # of the draws: the linearised intervals hold for few lags alone
 CORRELATED = "The noise is correlated, and features may pay at lags of their own."
 
 
@@ -98,22 +99,23 @@ class Part:
         told: LeastSquares | str,
         active: Ints,
         rho: float,
-        signed: bool,
-        own: bool,
+        options: AnytimeOptions,
     ) -> Certainty | str:
-        """Return intervals, or why there are none; see `certainty` and `with_misfit`.
+        """Return intervals, or why there are none; see `certainty` and `profile_certainty`.
 
-        With `own`, those that hold where features pay at lags of their own.
+        Those of shared profiles hold where such were told. Else intervals are those of all lags of
+        all features; where the draws have few shared lags, rows have to be as these say, too.
         """
-        if own:
-            return self._told(
-                told if isinstance(told, str) else profile_certainty(told, posterior, active)
-            )
-        statistics, unsaid = self.data.statistics, self._unsaid(posterior)
-        moments = None if statistics is None else statistics.whitened(rho).without(unsaid)
-        rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
+        if posterior.form == "shared" and posterior.smooth <= MOST_SMOOTH:
+            statistics, unsaid = self.data.statistics, self._unsaid(posterior)
+            moments = None if statistics is None else statistics.whitened(rho).without(unsaid)
+            rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
+            certain = certainty(rows, posterior, active, rho, options.signed, moments)
+            is_told = options.form == "shared" or posterior.n_features == 1
+            if is_told or isinstance(certain, str):
+                return self._told(certain)
         return self._told(
-            with_misfit(certainty(rows, posterior, active, rho, signed, moments), told, posterior)
+            told if isinstance(told, str) else profile_certainty(told, posterior, active)
         )
 
     def _told(self, certain: Certainty | str) -> Certainty | str:
@@ -164,7 +166,6 @@ class Part:
         if not isinstance(certain, str):
             n = round(certain.angle * 180.0 / np.pi)
             clause = f"the direction is known to about {n} degree{'s' * (n != 1)}"
-            clause += ", if all features pay at the same lags" * certain.if_shared
         if not posterior.stands_out:
             clause = "no direction stands out from the noise yet, and the likeliest decides"
         active = f"about {posterior.inclusion.sum():.0f} of {self.data.n_lags} lags are active"

@@ -168,13 +168,6 @@ class FormFits:
         """Whether there are several features, not too many unknowns, and rows enough."""
         return self.n_features > 1 and n_unknown <= MOST_UNKNOWNS and n_rows >= ROWS_A_LAG * horizon
 
-    @property
-    def are_in_doubt(self) -> bool:
-        """Whether features' own profiles decide, or were judged and are not clearly worse."""
-        own = [f for name, f in self.by_name.items() if name != SHARED and f.variance > 0.0]
-        may_hold = any(not form.is_worse_than(self.by_name[SHARED]) for form in own)
-        return self.in_use != SHARED or may_hold
-
     def old(self, form: LagForm) -> Predictor | None:
         """Return the prediction of a form that the installed estimate's fit found, if it did."""
         old = self.prediction

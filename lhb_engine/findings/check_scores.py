@@ -5,6 +5,7 @@ Columns are carried over lags as scores are.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,18 @@ from scipy.special import fdtrc, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
-from lhb_engine.design.products import Products
+from lhb_engine.design.products import Products, widened
+from lhb_engine.estimate import signal_of
 from lhb_engine.findings.finding import Finding, named
 from lhb_engine.history import Floats, Ints
-from lhb_engine.posterior.predictor import Predictor
+from lhb_engine.posterior.anytime_settings import AnytimeSettings
+from lhb_engine.posterior.predictor import Predictor, residuals
+from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 
 MOST_NAMED = 3  # products that do not count
 CHANCE = 1e-4  # of a finding by chance
-CHANCE_OF_ONE = 0.1  # of a product by chance, where all together explain beyond it
+# of all squares, or of all other products; where some of them count; where one was just found
+CHANCE_OF_KIND, CHANCE_LATER, CHANCE_OF_MORE = 1e-5, 1e-3, 0.1
 MOST_FEATURES = 8  # whose products stand beside
 CLEARER = 2.5  # times what rounds to come explain
 MEMORIES = (2, 5, 20)  # rounds
@@ -30,6 +35,7 @@ ROWS_A_COLUMN = 10
 LEAST_ROWS = 10  # that a product is of
 MOST_ROWS = 2048  # the latest
 MOST_NUMBERS = 2**20  # of columns
+EVIDENT = 10.0  # of (12.3b)
 
 
 def check_scores(
@@ -37,11 +43,11 @@ def check_scores(
 ) -> Iterator[Finding]:
     """Look for products that explain errors, at `most` so many (docs/model.md (12.3)).
 
-    The clearest is first. Products are carried over lags as scores are; what those of later rounds
-    explain is chance. After `dim` features come the products that are `told` fits.
+    The clearest is first, of those that are clear alone or whose kind is, squares or products of
+    two features. Products are carried over lags as scores are; what those of later rounds explain
+    is chance. After `dim` features come the products that are `told` fits.
     """
-    of_all = zip(*(axis.tolist() for axis in np.triu_indices(dim)), strict=True)
-    pairs = [pair for pair in of_all if pair not in told]
+    pairs = [one for one in combinations_with_replacement(range(dim), 2) if one not in told]
     carried = CarriedErrors.of(rows, errors, score_weights(rows, predictor), dim + 1)
     if carried is None or not 0 < len(pairs) * len(carried.rows.y) <= MOST_NUMBERS:
         return
@@ -52,21 +58,45 @@ def check_scores(
     every[:, few] = 0.0  # a single reward would decide
     ahead = np.column_stack([carried.about, carried.future(features)])
     later = carried.future(products)
-    chance = clearness(ahead, later, target)
-    scale = max(1.0, float(np.sqrt(np.mean(chance**2))))
-    least = max(1.0, together(ahead, later, target)[0])
+    scale = max(1.0, float(np.sqrt(np.mean(clearness(ahead, later, target) ** 2))))
+    limit = -scale * float(ndtri(CHANCE / (2.0 * len(pairs))))
+    is_square = np.array([one == other for one, other in pairs])
+    kinds, known = (is_square, ~is_square), {one == other for one, other in told}
+    least = [max(1.0, together(ahead, later[:, kind], target)[0]) for kind in kinds]
+    chances = [CHANCE_LATER if is_one in known else CHANCE_OF_KIND for is_one in (True, False)]
     beside = np.column_stack([carried.about, carried.past(features)])
     for _ in range(most):
-        size, n_free = together(beside, every, target)
-        bends = fdtrc(*n_free, size / least) < CHANCE
-        by_chance = CHANCE_OF_ONE if bends else CHANCE
-        limit = -scale * float(ndtri(by_chance / (2.0 * len(pairs))))
-        scores = np.abs(clearness(beside, every, target))
-        best = int(scores.argmax())
-        if scores[best] < limit:
+        shown = (scores := np.abs(clearness(beside, every, target))) >= limit
+        for kind, over, by_chance in zip(kinds, least, chances, strict=True):
+            size, n_free = together(beside, every[:, kind], target)
+            shown |= kind & (fdtrc(*n_free, size / over) < by_chance)
+        best = int((scores * shown).argmax())
+        if not shown[best]:
             return
         yield _of_product(*pairs[best])
+        chances[int(not is_square[best])] = CHANCE_OF_MORE
         beside = np.column_stack([beside, every[:, best]])  # it may explain what others do, too
+
+
+def check_all_products(
+    rows: AlignedRounds, errors: Floats, predictor: Predictor, dim: int, most: int
+) -> Iterator[Finding]:
+    """Look for products by the lag weights of a fit of all, if it explains more: (12.3b).
+
+    While rows are few, a fit without products takes them for noise, and does not know the lags.
+    """
+    every, n_lags = tuple(combinations_with_replacement(range(dim), 2)), len(predictor.lag_weights)
+    paid = errors + signal_of(rows.contexts, predictor.theta, predictor.lag_weights)
+    paid, n, none = paid * (rows.number > 0), rows.n_rows, np.zeros((len(paid), 0))
+    plain = replace(rows, y=paid, n_lags=n_lags, covariates=none, groups=(), levels=0)
+    wide, gained = replace(plain, contexts=widened(rows.contexts, every)), -len(every) * np.log(n)
+    for one, sign in ((plain, n), (wide, -n)) if n >= ROWS_A_COLUMN * (dim + 1) else ():
+        fit = rank_one_posterior(one, [12, n], settings=AnytimeSettings(first_sweeps=16))
+        left = residuals(one, fit.theta, fit.weights, fit.effects)
+        gained += sign * np.log(max(float(left @ left), 1e-300))
+    if gained > EVIDENT:
+        lags = replace(predictor, lag_weights=fit.weights)
+        yield from check_scores(rows, paid, lags, dim, (), most)
 
 
 def _of_product(one: int, other: int) -> Finding:

@@ -241,8 +241,7 @@ class Certainty:
     and the true theta, radians. `lag_weights` (n, 2) are those of the active `lags`, nan where a
     weight is within `CLEAR` standard errors of 0. `profiles` (n_lags, n_features, 2) are those of
     features' own lag profiles, and `sums` (n_features, 3, 2) those of their sums over the first
-    lags, the later ones and all, where these decide. `if_shared`: the angle and theta's intervals
-    hold if all features pay at the same lags.
+    lags, the later ones and all, where these decide.
     """
 
     angle: float
@@ -253,7 +252,6 @@ class Certainty:
     effects: Floats
     profiles: Floats | None = None
     sums: Floats | None = None
-    if_shared: bool = False
 
     @property
     def unclear(self) -> str | None:
@@ -266,7 +264,6 @@ class Certainty:
             "theta": self.theta.tolist(),
             "lags": self.lags.tolist(),
             "lag_weights": [None if np.isnan(w[0]) else w.tolist() for w in self.lag_weights],
-            "if_shared": self.if_shared,
         }
         own = {"lag_profiles": self.profiles, "lag_sums": self.sums}
         return (

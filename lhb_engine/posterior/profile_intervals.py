@@ -5,7 +5,7 @@ column, and nothing is chosen (docs/model.md 14).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -36,7 +36,7 @@ SEEN = 1e-6  # of a direction's length: what is less of it takes no part
 MOST_FEATURES = 64  # whose totals have a covariance
 WIDER_TOTALS = 1.5  # than draws, which understate what is not known
 WIDER_SMOOTH = 1.5  # of draws of smooth lag profiles: true ones may have edges
-TOO_FEW = "Too few rows to know every lag of every feature."
+TOO_FEW = "Too few rows to know every lag of every feature, which shared `profiles` need not."
 TOO_ALIKE = "Some features cannot be told from each other, or from a baseline."
 OWN_LAGS = "Features may pay at lags of their own: the direction is not known well enough yet."
 _NONE: Ints = np.zeros(0, np.int64)
@@ -142,7 +142,9 @@ class LeastSquares:
         h, d, n_unknown = rows.n_lags, rows.dim, len(rows.matrix) - 1
         if rows.n_rows < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
             return TOO_FEW
-        matrix, right = rows.matrix[:-1, :-1], rows.matrix[:-1, -1]
+        matrix, right = rows.matrix[:-1, :-1].copy(), rows.matrix[:-1, -1]
+        before = np.arange(h * d).reshape(h, d)[:, n_features:]  # the presample, at lag 0 nothing
+        matrix[before, before] += matrix[before, before] == 0.0
         size = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
         try:
             scaled = np.linalg.cholesky(matrix / np.outer(size, size))
@@ -172,32 +174,6 @@ class LeastSquares:
         return across @ self.spread @ across / max(float(self.total @ self.total), 1e-300)
 
 
-def with_misfit(
-    certain: Certainty | str, told: LeastSquares | str, posterior: Posterior
-) -> Certainty | str:
-    """Return intervals of shared profiles, or why there are none.
-
-    `if_shared` is set, unless least squares of all lags speak against shared profiles. Then the
-    intervals are widened by docs/model.md (14.5b).
-    """
-    n = posterior.n_features
-    if isinstance(certain, str) or n == 1:
-        return certain
-    chosen = posterior.theta[:n]
-    apart = 0.0 if isinstance(told, str) else 2.0 - 2.0 * float(told.theta @ chosen)
-    if isinstance(told, str) or apart <= bound(told.turned) ** 2:
-        return replace(certain, if_shared=True)
-    more = apart - max(0.0, float(np.trace(told.turned)) - certain.angle**2)
-    angle = float(np.sqrt(certain.angle**2 + more))
-    if angle > WIDE:
-        return OWN_LAGS
-    half = np.abs(certain.theta - chosen[:, None]).max(axis=1)
-    half = np.sqrt(half**2 + float(ndtri(0.5 + CONFIDENCE / 2)) ** 2 * more / (n - 1))
-    theta = np.clip(around(chosen, half), -1.0, 1.0)
-    most = certain.angle_95 / max(certain.angle, 1e-150) * angle
-    return replace(certain, angle=angle, angle_95=max(most, angle), theta=theta)
-
-
 def profile_certainty(told: LeastSquares, posterior: Posterior, active: Ints) -> Certainty | str:
     """Return intervals by docs/model.md (14.5), or the reason why none are given."""
     h, d, n_features = told.n_lags, told.dim, posterior.n_features
@@ -205,9 +181,10 @@ def profile_certainty(told: LeastSquares, posterior: Posterior, active: Ints) ->
     inverse = solve_triangular(told.half, np.eye(len(told.best)), lower=True)
     covariance, phi = inverse.T @ inverse, told.best[: h * d].reshape(h, d)[:, :n_features]
     of = covariance[: h * d, : h * d].reshape(h, d, h, d)[:, :n_features, :, :n_features]
-    angle_95 = bound(told.turned) * quantile / float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
-    chosen = posterior.theta[:n_features]
-    if float(np.arccos(np.clip(chosen @ told.theta, -1.0, 1.0))) > angle_95:
+    chosen, wider = posterior.theta[:n_features], quantile / float(ndtri(0.5 + CONFIDENCE / 2))
+    apart = float(np.arccos(np.clip(chosen @ told.theta, -1.0, 1.0)))
+    angle = float(np.hypot(apart, np.sqrt(np.trace(told.turned))))
+    if angle > WIDE:
         return OWN_LAGS
     weights, estimated = phi[active] @ chosen, posterior.weights[active]
     error = np.sqrt(np.einsum("kikj,i,j->k", of[active][:, :, active], chosen, chosen))
@@ -225,8 +202,8 @@ def profile_certainty(told: LeastSquares, posterior: Posterior, active: Ints) ->
     shown[np.abs(weights) < CLEAR * error] = np.nan
     turned = quantile * np.sqrt(np.diag(told.turned))
     return Certainty(
-        angle=float(np.sqrt(np.trace(told.turned))),
-        angle_95=angle_95,
+        angle=angle,
+        angle_95=apart + wider * bound(told.turned),
         theta=np.clip(holding(around(told.theta, turned), chosen), -1.0, 1.0),
         lags=active,
         lag_weights=shown,

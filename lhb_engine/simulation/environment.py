@@ -189,9 +189,9 @@ class Weather(LongHorizonEnvironment):
         return np.asarray(super().rewards(signals, first) + self.effect * numbers)
 
 
-def with_weather(effect: float) -> type[Weather]:
-    """Return the kind of world whose weather has this effect."""
-    return type("Weather", (Weather,), {"effect": effect})
+def with_weather(effect: float, kind: type[LongHorizonEnvironment]) -> type[Weather]:
+    """Return a kind of world with weather of this effect."""
+    return type("Weather", (Weather, kind), {"effect": effect})
 
 
 class ProfileEnvironment(LongHorizonEnvironment):

@@ -50,9 +50,11 @@ def test_over_http_equals_in_process(settings: SimulationSettings, url: str) -> 
     assert_same(settings, url)
 
 
-def test_weather_is_told_over_http_as_in_process(url: str) -> None:
+@pytest.mark.parametrize("profiles", ["shared", "each"])
+def test_weather_is_told_over_http_as_in_process(url: str, profiles: str) -> None:
     """What the service reads of covariates is what the engine was told, to the last bit."""
     settings = replace(SMALL, algorithms=("anytime",), rounds=60, horizon=8, weather=3.0, seeds=1)
+    settings = replace(settings, profiles=profiles)
     [mine], [theirs] = (simulate_all(settings, *at)["anytime"] for at in ((), (url,)))
     np.testing.assert_array_equal(mine.arms, theirs.arms)
     np.testing.assert_array_equal(mine.rewards, theirs.rewards)
@@ -71,8 +73,7 @@ def test_features_pay_at_lags_of_their_own_over_http_as_in_process(url: str) -> 
     assert_same(settings, url)
     with pytest.raises(ValueError, match="profiles: 'own' is none of shared, each"):
         replace(SMALL, profiles="own")
-    with pytest.raises(ValueError, match="weather have shared ones"):
-        replace(SMALL, profiles="each", weather=1.0)
+    np.testing.assert_array_equal(replace(settings, weather=3.0).world(0).profiles, profiles)
     with pytest.raises(ValueError, match="there is no feature 9"):
         replace(SMALL, algorithms=("anytime",), options={"anytime": {"profiles": [[0, 9]]}})
 

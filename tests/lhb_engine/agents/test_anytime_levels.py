@@ -42,7 +42,7 @@ def agent(**options):
 @pytest.mark.parametrize("kind", KINDS)
 def test_levels_far_apart_hide_nothing(kind):
     past, spread = levelled(kind)
-    estimate = agent(levels=True).fit(past)
+    estimate = agent(levels=True, profiles="shared").fit(past)
     assert estimate.status == "ok"
     assert estimate.theta @ THETA > 0.999
     assert set(estimate.active_lags) == {2, 7}

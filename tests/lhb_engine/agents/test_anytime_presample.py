@@ -66,11 +66,13 @@ def test_the_presample_is_first_taken_to_be_like_what_came_since():
 
 def test_where_nothing_was_chosen_before_nothing_is_lost():
     past = running(presample=False)
-    free, plain = agent(zero_start=False).fit(past), agent().fit(past)
+    shared = {"profiles": "shared"}  # of few rows, theta's intervals are these alone
+    free, plain = agent(zero_start=False, **shared).fit(past), agent(**shared).fit(past)
     assert free.diagnostics["score_before"] == pytest.approx(0.0, abs=0.05)
     assert "score_before" not in plain.diagnostics
     for estimate in (free, plain):
         assert estimate.theta @ THETA > 0.999
+    assert agent(zero_start=False).fit(running(n=200)).intervals  # of all lags of all features
     widths = [np.ptp(e.intervals["theta"], axis=1) for e in (free, plain)]
     # small first rewards tell of theta only where it is known that nothing came before
     assert (widths[0] < 2 * widths[1]).all()
@@ -90,7 +92,7 @@ def test_later_fits_go_on_from_it():
     again = type(found).from_state(DIM, HORIZON, found.options, found.state())
     window = FitWindow(1, 1, 500, HORIZON, 500)
     assert again.fit(past.over(window)).to_json() == found.fit(past.over(window)).to_json()
-    memory = agent(zero_start=False, memory=200)
+    memory = agent(zero_start=False, memory=200, profiles="shared")
     memory.install(memory.fit(past.over(window)))
     late = FitWindow(2, 301, 500, HORIZON, 500)
     estimate = memory.fit(past.over(late))

@@ -415,7 +415,28 @@ def test_products_that_are_clear_only_together_are_named():
         for (i, j), pays in paying
     ]
     assert not any(codes(one(contexts, rewards + alone)) for alone in more)
-    assert codes(one(contexts, rewards + sum(more))) == ["scores_curved"] * 2
+    assert codes(one(contexts, rewards + sum(more))) == ["scores_curved"] * 3
+
+
+def test_where_squares_are_clear_together_no_product_of_two_features_is_named():
+    contexts = contexts_of()
+    more, alike = np.convolve(contexts**2 @ [0.2, -0.2, 0.2], WEIGHTS)[:ROUNDS], []
+    for seed in range(8):
+        noise = 0.3 * numbers(100 + seed).standard_normal(ROUNDS)
+        alike += [each.features for each in found(one(contexts, paid(contexts) + more + noise))]
+    assert len(alike) > 12
+    assert all(len(features) == 1 for features in alike)
+
+
+@pytest.mark.parametrize("pays", [0.0, 1.5])
+def test_products_show_by_the_lags_of_a_fit_that_counts_them(pays):
+    """Of few rows a fit without them has taken other lags, by which no product shows."""
+    contexts = contexts_of(n=60)
+    more = np.convolve(contexts[:, 0] * contexts[:, 1] - contexts[:, 1] * contexts[:, 2], WEIGHTS)
+    past = one(contexts, paid(contexts) + pays * more[:60])
+    lags = np.roll(WEIGHTS[:HORIZON], 5)
+    named = [each.features for each in found(past, replace(KNOWN, lag_weights=lags))]
+    assert {*named} == ({(0, 1), (1, 2)} if pays else set())
 
 
 def test_a_product_of_a_few_rows_is_not_named():

@@ -10,7 +10,8 @@ from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
 
 
 def fit(past):
-    return make_agent("anytime", dim=DIM, horizon=HORIZON).fit(past)
+    """Of sessions that tell that profiles are shared: else intervals are of all lags."""
+    return make_agent("anytime", dim=DIM, horizon=HORIZON, profiles="shared").fit(past)
 
 
 @pytest.mark.slow

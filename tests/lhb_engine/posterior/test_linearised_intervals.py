@@ -19,7 +19,8 @@ ACTIVE = np.array([2, 7])
 
 
 def said(past, **options):
-    estimate = make_agent("anytime", dim=DIM, horizon=HORIZON, **options).fit(past)
+    told = {"profiles": "shared"} | options  # else intervals are of all lags of all features
+    estimate = make_agent("anytime", dim=DIM, horizon=HORIZON, **told).fit(past)
     return estimate, estimate.intervals
 
 

@@ -169,6 +169,7 @@ PARTS_OF_ESTIMATE = {
         effects=NotRequired[list[list[Finite]]],
         lag_profiles=NotRequired[list[list[list[Finite]]]],
         lag_sums=NotRequired[list[Annotated[list[Interval], Field(min_length=3, max_length=3)]]],
+        if_shared=NotRequired[bool],  # of earlier fits
     ),
     "gain": _record(
         "gain",

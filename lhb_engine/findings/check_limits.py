@@ -56,11 +56,8 @@ def check_limits(rows: AlignedRounds, errors: Floats, predictor: Predictor) -> I
     clear, by = _bent(beside, bend, carried.errors)
     halves = zip(*(np.array_split(one, 2) for one in (beside, bend, carried.errors)), strict=True)
     each = min(float(np.sign(clear)) * _bent(*half)[0] for half in halves)
-    if (
-        abs(clear) > -float(ndtri(CHANCE / 2.0))
-        and each > IN_EACH
-        and abs(by) * spread > LEAST_BEND
-    ):
+    bends = abs(by) * spread > LEAST_BEND
+    if abs(clear) > -float(ndtri(CHANCE / 2.0)) and each > IN_EACH and bends:
         how = "less" if clear < 0.0 else "more"
         yield Finding(
             "rewards_limited",

@@ -27,8 +27,7 @@ WAITING = 32  # of them, as fewer rewards are in the later the round, and choice
 LEAST_PAIRS, MOST_PAIRS = 100, 4096  # of consecutive rounds that covariates are judged by
 CHANCE_FOLLOWS = 1e-5  # of a covariate that follows by chance, at one fit
 LEAST_HIDDEN = 0.15  # of what choices earn, that a covariate hides
-# the chance, and the share of the choices' own, from which on their squares' chi-squared speaks for
-# offers that go with the covariate
+# chance, and share of the choices' own, from which squares' chi-squared speaks for what is offered
 PERHAPS, BENT = 0.1, 0.06
 LASTING = 0.98  # of a covariate, at most, is there in the next round
 # whose each row is, one trajectory after the other, and how many rows apart errors may go together
@@ -48,6 +47,7 @@ class Rounds(NamedTuple):
     age: Ints  # number in its trajectory
     at: Ints  # number in the session
     whose: Ints  # number of its trajectory
+    told: Floats  # (n, q): covariates
 
     @classmethod
     def of(
@@ -89,7 +89,8 @@ class Rounds(NamedTuple):
             seen = place - k >= begin
             expected[seen] += about[place[seen] - k] @ pays[: n_means - 1]
         order, is_last = np.lexsort((at, whose)), at == latest[whose]
-        rounds = cls(chosen, before, expected, is_measured, is_last, every.rounds, at, whose)
+        which = every.rounds, at, whose, means[:, :-n_means]
+        rounds = cls(chosen, before, expected, is_measured, is_last, *which)
         return rounds.only(order[some[order]])
 
     def only(self, which: Flags | Ints) -> "Rounds":
@@ -112,7 +113,7 @@ def check_stay(rounds: Rounds, last: int) -> Iterator[Finding | Unchecked]:
     octave = np.log2(age).astype(np.int64)
     # each age in each part of the session would leave few rounds to compare
     alike = np.where(age <= EXACT_AGES, age, EXACT_AGES + octave), octave * TIMES + _time(rounds.at)
-    clear, _ = _clear(CHANCE, rounds.is_last, rounds.chosen, alike)
+    clear, _ = _clear(CHANCE, rounds.is_last, rounds.chosen, alike, rounds.told, None)
     if clear.any():
         yield Finding(
             "trajectories_end",
@@ -130,10 +131,10 @@ def check_missing(rounds: Rounds, horizon: int) -> Iterator[Finding | Unchecked]
     (n, dim), n_measured = rounds.chosen.shape, int(rounds.is_measured.sum())
     if min(n - n_measured, n_measured) < max(LEAST, 2 * EACH * dim):
         return  # few are missing, or the rest is silent
-    alike = _time(rounds.at, WAITING), _long(rounds.whose)
-    near = rounds.whose, max(horizon, NEAR)
+    alike, near = (_time(rounds.at, WAITING), _long(rounds.whose)), max(horizon, NEAR)
+    beside = alike, rounds.told, (rounds.whose, near)
     for columns in (np.column_stack([rounds.chosen, rounds.before]), rounds.expected[:, None]):
-        clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, alike, near)
+        clear, change = _clear(CHANCE_MISSING, rounds.is_measured, columns, *beside)
         if clear.any() and change >= LEAST_CHANGE:
             break
     else:
@@ -221,10 +222,13 @@ def _total(by: Floats, dim: int, n_lags: int) -> Floats:
 
 
 def _clear(
-    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], near: Near = None
+    chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], told: Floats, near: Near
 ) -> tuple[Floats, float]:
     """Return coefficients over their errors, (k,), 0 where by chance, and what they explain."""
-    by, spread, explained, n_free = _regressed(target.astype(np.float64), columns, alike, near)
+    every = _about(np.column_stack([told, target, columns]), alike)
+    told, rest = np.hsplit(every, [told.shape[1]])
+    rest = rest - told @ np.linalg.lstsq(told, rest)[0]
+    by, spread, explained, n_free = _regressed(rest[:, 0], rest[:, 1:], alike, near)
     variances = np.diag(spread)
     shown = _are_clear(chance, by, variances, n_free)
     clear = np.where(shown, by / np.sqrt(np.where(shown, variances, 1.0)), 0.0)
@@ -248,24 +252,20 @@ def _regressed(
     """
     about = _about(np.column_stack([target, columns]), alike)
     target, columns = about[:, 0], about[:, 1:]
-    by, spread = np.zeros(columns.shape[1]), np.zeros((columns.shape[1],) * 2)
-    moved, n_free = np.flatnonzero(np.ptp(columns, axis=0) > 0.0), np.ones(len(by))
-    columns = columns[:, moved]
-    inverse = np.linalg.pinv(columns.T @ columns)
-    by[moved] = inverse @ (columns.T @ target)
-    explained = columns @ by[moved]
+    moved, inverse = np.ptp(columns, axis=0) > 0.0, np.linalg.pinv(columns.T @ columns)
+    by = inverse @ (columns.T @ target)
+    explained = columns @ by
     left, weights = target - explained, columns @ inverse
     squares, errors = weights**2, weights * left[:, np.newaxis]
     # White's errors are of the few rounds that move a column most
-    n_free[moved] = squares.sum(axis=0) ** 2 / np.maximum((squares**2).sum(axis=0), 1e-300)
-    free = len(target) - len(moved) - sum(len(np.unique(way)) - 1 for way in alike)
+    n_free = squares.sum(axis=0) ** 2 / np.maximum((squares**2).sum(axis=0), 1e-300)
+    free = len(target) - moved.sum() - sum(len(np.unique(way)) - 1 for way in alike)
     white = errors.T @ errors * (len(target) / max(free, 1))
     if near is not None:
         more, times = _lasting(left, weights, *near)
         white *= np.sqrt(np.outer(more, more))
         n_free /= times
-    spread[np.ix_(moved, moved)] = white + 1e-300 * np.eye(len(moved))
-    return by, spread, explained, n_free
+    return by, white + 1e-300 * np.diag(moved), explained, n_free
 
 
 def _lasting(errors: Floats, columns: Floats, whose: Ints, n_rows: int) -> tuple[Floats, float]:

@@ -16,6 +16,7 @@ SURE = 4.5  # standard errors of a correlation
 LEAST_OF_TWO = 6  # rows of a trajectory, whose halves are compared
 LEAST_RESPONSE = 0.1  # of what everybody's response moves rewards by
 LEAST_LEVELS = 0.1  # of the errors' variance
+BEYOND = 2.0  # standard errors of a correlation, more than by errors that last
 LEAST_OF_EACH = 4  # rows of a trajectory
 TOGETHER = 16  # rows in the session's order, of which half are of different trajectories
 LEAST_MISSING = 0.5  # of what is expected of a trajectory's choices beside those of the others
@@ -91,19 +92,21 @@ def check_levels(rows: AlignedRounds, errors: Floats) -> Iterator[Finding | Unch
         if len(np.unique(rows.owner[rows.number > 0])) > 1:
             yield Unchecked(("levels_differ",), "rows")
         return
-    counts = np.diff(np.append(starts, len(order)))
-    early, late = (np.add.reduceat(errors[order], starts) / counts).reshape(-1, 2).T
-    early, late = early - early.mean(), late - late.mean()
-    both = float(early @ late) / len(early)
-    size = float(early.std() * late.std())
-    share = both / max(float(errors[rows.number > 0].var()), 1e-300)
-    alike = both / size if size > 0.0 else 0.0
-    clear = float(np.arctanh(min(max(alike, 0.0), 1.0 - 1e-12))) * float(np.sqrt(len(early) - 3))
-    if share > LEAST_LEVELS and clear > SURE:
+    left, counts = errors[order] - errors[order].mean(), np.diff(np.append(starts, len(order)))
+    means = (np.add.reduceat(left, starts) / counts).reshape(-1, 2)  # of earlier and later rows
+    means -= means.mean(axis=0)
+    variance, both = max(float(left @ left) / len(left), 1e-300), float(np.mean(means.prod(axis=1)))
+    follows = np.diff(rows.owner[order]) == 0
+    rho = np.clip(np.mean((left[1:] * left[:-1])[follows]) / variance, 0.0, 1.0)
+    sums = np.cumsum(rho ** np.arange(counts.max()))[counts - 1] / counts
+    lasting = variance * rho * np.mean(sums.reshape(-1, 2).prod(axis=1))
+    alike = np.array([both, lasting]) / max(float(means.std(axis=0).prod()), 1e-300)
+    clear, more = np.arctanh(np.clip(alike, 0.0, 1.0 - 1e-12)) * np.sqrt(len(means) - 3)
+    if both > LEAST_LEVELS * variance and clear > max(SURE, more + BEYOND):
         yield Finding(
             "levels_differ",
             "Trajectories differ in their level of rewards, whatever is chosen "
-            f"({share:.0%} of what is not explained): set the option `levels`.",
+            f"({both / variance:.0%} of what is not explained): set the option `levels`.",
         )
 
 

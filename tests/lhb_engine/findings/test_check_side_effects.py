@@ -81,7 +81,9 @@ def found_to_leave(
         chosen[i] += moves * np.log2(age[i]) * i / n
         ends[i] |= rng.random() < leaves(chosen[i], int(age[i]), i / n)
     at = np.arange(1, n + 1)
-    rounds = Rounds(chosen, 0.0 * chosen, np.zeros(n), ~ends, ends, age, at, whose)
+    rounds = Rounds(
+        chosen, 0.0 * chosen, np.zeros(n), ~ends, ends, age, at, whose, np.zeros((n, 0))
+    )
     rounds = rounds.only(np.lexsort((at, whose)))
     return any(isinstance(one, Finding) for one in check_stay(rounds, n + 1000))
 
@@ -208,9 +210,8 @@ def test_rewards_that_are_late_while_choices_change_are_not_found_missing() -> N
         arrives = day + np.minimum(rng.geometric(0.25, n), 14)
         whose = np.tile(np.arange(users), days)
         beside = 0.0 * chosen, np.zeros(n)
-        rounds = Rounds(
-            chosen, *beside, arrives < days, day == days - 1, day + 1, np.arange(n), whose
-        )
+        of_rounds = day == days - 1, day + 1, np.arange(n), whose, np.zeros((n, 0))
+        rounds = Rounds(chosen, *beside, arrives < days, *of_rounds)
         assert not [*check_missing(rounds.only(np.lexsort((day, whose))), 4)]
 
 
@@ -221,8 +222,8 @@ def missing(comes: Callable[[Floats, np.random.Generator], Any], seed: int) -> b
     sums = np.concatenate([np.zeros((1, 5)), chosen.cumsum(axis=0)])
     at = np.arange(1, n + 1)
     before = sums[at - 1] - sums[np.maximum(at - horizon, 0)]
-    come = np.asarray(comes(chosen, rng), bool)
-    rounds = Rounds(chosen, before, np.zeros(n), come, at == n, at, at, np.zeros(n, np.int64))
+    come, told = np.asarray(comes(chosen, rng), bool), np.zeros((n, 0))
+    rounds = Rounds(chosen, before, np.zeros(n), come, at == n, at, at, np.zeros(n, np.int64), told)
     return bool([*check_missing(rounds, horizon)])
 
 
@@ -252,9 +253,26 @@ def test_rewards_that_are_missing_while_an_arm_hardly_changes_are_by_no_choice()
         before, at = np.cumsum(chosen, axis=0) - chosen, np.arange(1, n + 1)
         before[24:] -= np.cumsum(chosen, axis=0)[:-24]
         come = np.cumsum(rng.random(n) < 0.05) % 2 == 0
-        rounds = Rounds(chosen, before, np.zeros(n), come, at == n, at, at, whose)
+        rounds = Rounds(chosen, before, np.zeros(n), come, at == n, at, at, whose, np.zeros((n, 0)))
         found += bool([*check_missing(rounds, 24)])
     assert found == 0
+
+
+@pytest.mark.parametrize(("by", "of_12"), [(0.0, (12, 0)), (-0.2, (0, 12))])
+def test_what_is_told_of_a_round_is_no_choice(by: float, of_12: tuple[int, int]) -> None:
+    """At night rewards seldom come, and offers are others; untold that looks like a choice."""
+    found = np.zeros(2, int)
+    for seed in range(12):
+        rng, n = np.random.default_rng(seed), 2000
+        at, whose = np.arange(1, n + 1), np.zeros(n, np.int64)
+        night = at % 24 < 8
+        chosen = rng.normal([0.5, 0.0, 0.0], 0.4, (n, DIM))
+        chosen *= np.where(night, 0.4, 1.0)[:, None]
+        come = rng.random(n) < np.where(night, 0.2, 0.7) + by * (chosen[:, 0] - 0.4)
+        beside = 0.0 * chosen, np.zeros(n), come, at == n, at, at, whose
+        for i, told in enumerate((np.zeros((n, 0)), 1e200 * night[:, None])):
+            found[i] += bool([*check_missing(Rounds(chosen, *beside, told), 24)])
+    assert tuple(found) == of_12
 
 
 def test_rounds_after_the_last_reward_may_still_wait() -> None:

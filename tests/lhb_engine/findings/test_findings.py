@@ -306,6 +306,29 @@ def test_rewards_of_others_are_found_where_trajectories_play_together(level, n_u
         assert "rewards_of_others" in not_made[1] - {*not_made[0]}
 
 
+@pytest.mark.parametrize(("n_rounds", "lasting"), [(20, 0.9), (20, 0.95), (8, 0.9)])
+@pytest.mark.parametrize("level", [0.0, 3.0])
+def test_noise_that_lasts_within_trajectories_is_no_level(n_rounds, lasting, level):
+    """With levels and white noise, or without levels and with noise that lasts; of twelve."""
+    some = 0
+    for seed in range(12):
+        rng, parts = numbers(seed), {}
+        for user in range(60):
+            noise = rng.standard_normal(n_rounds)
+            for t in range(1, n_rounds if level == 0.0 else 0):
+                noise[t] = lasting * noise[t - 1] + np.sqrt(1 - lasting**2) * noise[t]
+            measured = Measurements.single(
+                np.arange(1, n_rounds + 1), noise + level * rng.standard_normal()
+            )
+            places = np.arange(n_rounds) * 60 + user + 1
+            parts[f"user-{user}"] = Trajectory(
+                contexts_of(n_rounds, user), measured, positions=places
+            )
+        rows = align(over(parts, 60 * n_rounds))
+        some += len([*check_levels(rows, rows.y)])
+    assert some <= 1 if level == 0.0 else some == 12
+
+
 def test_levels_that_turn_over_are_no_levels():
     """The later rounds of each trajectory err as the earlier ones, with the other sign."""
     parts, signs = {}, np.repeat([1.0, -1.0], 4)

@@ -174,13 +174,13 @@ class Shown(NamedTuple):
     """What rounds were before their decisions were voided.
 
     `position` (n_rounds,) is the number of the void in the order of the session's measurements; 0
-    where there is none. `contexts` and `covariates` are those of `Parts`; the covariates may be
-    None where a void changes none.
+    where there is none. `contexts` and `covariates` are those of `Parts`; before a fit is told of
+    covariates these are (n_rounds, 0).
     """
 
     position: Ints
     contexts: Floats
-    covariates: Floats | None = None
+    covariates: Floats
 
 
 @dataclass(frozen=True)

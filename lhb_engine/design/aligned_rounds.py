@@ -283,7 +283,7 @@ def align(history: History) -> AlignedRounds:
     if not every:
         old = (values[~counts] for values in (each, position, until, y, beside))
         out = replace(out, replaced=Replaced(*old))
-    return with_voids(out, rounds, zip(parts, part_spans, starts, strict=True))
+    return with_voids(out, rounds, covariates, zip(parts, part_spans, starts, strict=True))
 
 
 def _run(places: Ints) -> Ints | slice:

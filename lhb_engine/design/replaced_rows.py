@@ -120,20 +120,21 @@ class _Versions(dict[int, list[_Version]]):
 
 
 def with_voids(
-    rows: "AlignedRounds", rounds: Parts, sequences: Iterable[tuple[int, int, int]]
+    rows: "AlignedRounds",
+    rounds: Parts,
+    beside: Floats,
+    sequences: Iterable[tuple[int, int, int]],
 ) -> "AlignedRounds":
     """Return rows that know what they were before decisions were voided.
 
     A row that a void changed goes at the void's position, as if its value had been corrected, and
-    comes again without what was voided. Sequences are of parts of `rounds`: number of the part,
-    rounds of a row, place of the first round.
+    comes again without what was voided. `beside` are the covariates of `rounds`, (n_rounds, n).
+    Sequences are of parts of these: number of the part, rounds of a row, place of the first round.
     """
     if rounds.shown is None:
         return rows
-    beside = np.zeros((len(rounds.contexts), 0)) if rounds.covariates is None else rounds.covariates
-    shown = rounds.shown.covariates
     every = np.concatenate([rounds.contexts, beside], axis=1)
-    before = np.concatenate([rounds.shown.contexts, beside if shown is None else shown], axis=1)
+    before = np.concatenate(rounds.shown[1:], axis=1)
     changed = np.flatnonzero((every[:, rows.dim :] != before[:, rows.dim :]).any(axis=0))
     versions, found = _Versions(rows), list[tuple[Ints, Ints, Floats]]()
     for part, span, start in sequences:

@@ -192,7 +192,7 @@ def stored_parts(
         late = np.where(position > anew, position, 0)
         if late.any():
             selected[(position > 0) & (late == 0)] = 0.0
-            shown = Shown(late, selected.copy())
+            shown = Shown(late, selected.copy(), np.zeros((len(selected), 0)))
         selected[position > 0] = 0.0
     step, is_first = np.diff(at, prepend=0), _breaks(owners)
     is_first |= step > 1

@@ -444,7 +444,7 @@ class BySlot:
         slots = self.clock.slots
         ends = [slots.begin(slot) for slot in (slots.at(at), slots.at(at) + 1)]
         since, until = (datetime.fromtimestamp(end, UTC) for end in ends)
-        total = replace(reward, round=None, since=since, until=until, covariates=told or None)
+        total = replace(reward, round=None, since=since, until=until, covariates=told)
         return total, float(ends[1])
 
     def logged_covariates(self, told: dict[str, float]) -> dict[str, float]:

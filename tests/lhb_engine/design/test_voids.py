@@ -57,7 +57,8 @@ def known_by(past, parts, voided, n, levels):
     counts = np.add.reduceat(np.append(kept, False), np.cumsum(parts.counts) - parts.counts)
     counts[parts.counts == 0] = 0
     contexts = parts.contexts.copy()
-    shown = Shown(np.where(voided <= n, voided, 0), parts.contexts)
+    none = np.zeros((len(contexts), 0))
+    shown = Shown(np.where(voided <= n, voided, 0), parts.contexts, none)
     contexts[(voided > 0) & (voided <= n)] = 0.0
     some = replace(
         parts, contexts=contexts, measurements=rows.chosen(kept), counts=counts, shown=shown

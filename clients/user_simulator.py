@@ -128,7 +128,7 @@ class UserLog:
         self.arms: Ints = np.zeros(n, dtype=np.int64)
         self.rewards = np.zeros(n)
         self.gaps = np.zeros(n)
-        self._signals = np.zeros(n)
+        self._carried = users.carried()
 
     def share(self, client: int, n_clients: int) -> Iterator[tuple[int, list[int]]]:
         """Yield a client's rounds in order of time, and which rewards it delivers before each.
@@ -155,9 +155,11 @@ class UserLog:
             raise RuntimeError(f"round {round} of {key} was answered as round {decision.round}")
         signals = self.users.signals(contexts, first)
         self.arms[row] = decision.arm
-        self._signals[visits.place[row]] = signals[0, decision.arm]
-        self.gaps[row] = regret_gaps(signals, self.arms[row : row + 1], self.users.world.weights)[0]
-        expected = self.users.expected_rewards(self._signals, first, first)
+        world, arm = self.users.world, self.arms[row : row + 1]
+        carried = world.carried(contexts[0, arm], signals[0, arm])
+        self._carried[visits.place[row]] = carried[0]
+        self.gaps[row] = regret_gaps(signals, arm, world.weights)[0]
+        expected = self.users.expected_rewards(self._carried, first, first)
         self.rewards[row] = expected[0] + self.users.errors(first, first)[0]
 
     def reward(self, row: int) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def simulate(
             _refuse_without_users(values)
             settings = SimulationSettings(**_of(WorldOptions, values))
         else:
-            if values["weather"] or values["profiles"] != "shared":
-                raise ValueError("--weather and --profiles: worlds of users have none")
+            if values["weather"]:
+                raise ValueError("--weather: worlds of users have none")
             values["transport"] = Transport(**_of(TransportOptions, values))
             settings = UserSettings(**_of(UserSettings, values))
             player = play_users_in_process if url is None else users_over_http(url, clients)

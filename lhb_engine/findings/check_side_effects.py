@@ -146,7 +146,8 @@ def check_missing(rounds: Rounds, horizon: int) -> Iterator[Finding | Unchecked]
         "rewards_missing",
         f"Rewards come {how}: {n_measured} of {n} rounds "
         "have one, and the others count as unknown, so what choices earn is not known. If a round "
-        "without a reward earned nothing, send 0, or copy the session with the default reward 0.",
+        "without a reward earned nothing, send 0, or copy the session with the default reward 0. "
+        "If rewards lack at times when other arms are offered, tell these times as a covariate.",
         features=tuple(np.flatnonzero(clear).tolist()),
     )
 

@@ -143,13 +143,13 @@ class LongHorizonEnvironment:
         """
         last = len(signals)
         out = np.zeros(last - first + 1)
-        for lag, pays, carried in self._paying(signals):
+        for lag, pays, carried in self.paying(signals):
             skip = max(0, lag + 1 - first)  # xi_j = 0 for j <= 0
             if skip < len(out):
                 out[skip:] += pays * carried[first - 1 + skip - lag : last - lag]
         return out + self.errors(first, last)
 
-    def _paying(self, carried: Floats) -> Iterator[tuple[int, float, Floats]]:
+    def paying(self, carried: Floats) -> Iterator[tuple[int, float, Floats]]:
         """Yield lags, what each pays, and the numbers of rounds 1..last that it pays for."""
         for lag in np.flatnonzero(self.weights).tolist():
             yield lag, self.weights[lag], carried
@@ -232,7 +232,8 @@ class ProfileEnvironment(LongHorizonEnvironment):
         """Return the selected contexts, (n, dim): signals do not tell when a feature pays."""
         return contexts
 
-    def _paying(self, carried: Floats) -> Iterator[tuple[int, float, Floats]]:
+    def paying(self, carried: Floats) -> Iterator[tuple[int, float, Floats]]:
+        """Yield each feature's numbers for themselves."""
         for lag in np.flatnonzero(self.profiles.any(axis=1)).tolist():
             for pays, feature in zip(self.profiles[lag].tolist(), carried.T, strict=True):
                 yield lag, pays, feature

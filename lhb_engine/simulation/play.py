@@ -243,7 +243,7 @@ class _UserLog(_Played):
         self.deliveries = transport.deliveries(self.visits.at, environment.world.seed)
         self.n_delivered = 0
         self._start: Ints = np.cumsum(self.visits.lengths) - self.visits.lengths
-        self._signals = np.zeros(n)  # this and what follows is sorted by user
+        self._carried = environment.carried()  # this and what follows is sorted by user
         self._values = np.zeros(n)
         self._position: Ints = np.zeros(n, dtype=np.int64)
         self._arrived = np.zeros(n, dtype=bool)
@@ -281,10 +281,11 @@ class _UserLog(_Played):
             for user, round, number in zip(users, rounds, numbers, strict=True)
         ]
         arms, place = agent.choose_many(contexts, draws), self.visits.place[rows]
-        weights = self.environment.world.weights
-        self._signals[place] = self._take(contexts, signals, arms, place, weights)
+        world = self.environment.world
+        chosen = self._take(contexts, signals, arms, place, world.weights)
+        self._carried[place] = world.carried(self.selected[rows], chosen)
         self._position[place] = numbers
-        self.rewards[rows] += self.environment.expected_rewards(self._signals, first, stop)
+        self.rewards[rows] += self.environment.expected_rewards(self._carried, first, stop)
         self._values[place] = self.rewards[rows]
 
     def _deliver(self, agent: Agent) -> None:

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 
 from lhb_engine.history import Floats, Ints
-from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.environment import LongHorizonEnvironment, ProfileEnvironment
 
 LENGTHS = ("fixed", "geometric", "uniform", "pareto")
 PARETO_INDEX, LONGEST = 2.0, 100  # no user has more than 100 times the mean number of rounds
@@ -105,7 +105,7 @@ class UserEnvironment:
     standard deviation of the users' levels, in units of reward: what all rewards of a user lie
     above or below the others', whatever is chosen. With `groups` user i is of group i modulo so
     many, about whose mean, theta + `between` g, users' thetas lie. None of the four may be negative
-    (ValueError).
+    (ValueError), and thetas do not differ where features pay at lags of their own.
     """
 
     world: LongHorizonEnvironment
@@ -121,6 +121,8 @@ class UserEnvironment:
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name} must not be negative")
         self.between *= bool(self.groups)
+        if self.spread + self.between > 0.0 and isinstance(self.world, ProfileEnvironment):
+            raise ValueError("profiles: users of such a world have one theta")
 
     @cached_property
     def _thetas(self) -> Floats:
@@ -169,23 +171,23 @@ class UserEnvironment:
         rng = np.random.default_rng(np.random.SeedSequence(self.world.seed, spawn_key=(_LEVELS,)))
         return rng.standard_normal(len(self.visits.lengths))
 
-    def expected_rewards(self, signals: Floats, first: int, last: int) -> Floats:
+    def carried(self) -> Floats:
+        """Return room for what the world's rewards need of each round (`carried`), zero."""
+        none = np.zeros((0, self.world.dim)), np.zeros(0)
+        return np.zeros((len(self.visits), *self.world.carried(*none).shape[1:]))
+
+    def expected_rewards(self, carried: Floats, first: int, last: int) -> Floats:
         """Compute the rewards of rounds first..last, in order of time, without noise.
 
-        This is docs/model.md (1.1) within each user. `signals` (n_rounds,) are <xi, theta> of the
-        rounds played so far, sorted by user (`Visits.place`).
+        This is docs/model.md (1.1) within each user. `carried` is that of the rounds played so far,
+        sorted by user (`Visits.place`).
         """
-        rows = slice(first - 1, last)
-        lags = self._support
-        index = self.visits.place[rows, np.newaxis] - lags
-        paid = np.where(
-            self.visits.round[rows, np.newaxis] > lags, signals[np.maximum(index, 0)], 0.0
-        )
-        return np.asarray((paid * self.world.weights[lags]).sum(axis=1))
-
-    @cached_property
-    def _support(self) -> Ints:
-        return np.flatnonzero(self.world.weights)
+        place, round = self.visits.place[first - 1 : last], self.visits.round[first - 1 : last]
+        paid = [
+            np.where(round > lag, values[np.maximum(place - lag, 0)], 0.0) * pays
+            for lag, pays, values in self.world.paying(carried)
+        ]
+        return np.asarray(np.stack(paid, axis=1).sum(axis=1))
 
 
 def _gathered(read: Callable[[int, int], Floats], numbers: Ints) -> Floats:

@@ -32,10 +32,11 @@ ROUGH = Transport(delay=3.0, lost=0.2, doubled=0.4, reordered=0.3)
 
 
 @pytest.mark.slow
-def test_one_client_does_what_is_done_in_process(url: str) -> None:
-    """Also where half of what it sends comes twice."""
-    doubled = Transport(doubled=0.5)
-    settings = replace(SMALL, users=6, transport=doubled, options={"anytime": SHARED})
+@pytest.mark.parametrize("profiles", ["shared", "each"])
+def test_one_client_does_what_is_done_in_process(url: str, profiles: str) -> None:
+    """Also where half of what it sends comes twice, and features pay at lags of their own."""
+    told = {"users": 6, "transport": Transport(doubled=0.5), "profiles": profiles}
+    settings = replace(SMALL, **told, options={"anytime": SHARED})
     [here] = simulate_all(settings, player=play_users_in_process)["anytime"]
     [there] = simulate_all(settings, url, player=users_over_http(url, 1))["anytime"]
     for name in ("arms", "rewards", "regret"):
@@ -108,6 +109,8 @@ def test_impossible_users_are_refused() -> None:
                   {"spread": -1.0}, {"levels": -1.0}, {"weights": "none"}):  # fmt: skip
         with pytest.raises(ValueError, match=r"users|user has|lengths|spread|levels|weights"):
             replace(SMALL, **wrong)
+    with pytest.raises(ValueError, match="profiles: users of such a world have one theta"):
+        replace(SMALL, profiles="each", spread=0.5).users_world(0)
 
 
 def test_the_command_plays_users_and_refuses_their_options_without_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from lhb_engine.agents import make_agent
 from lhb_engine.agents.base import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
-from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.environment import LongHorizonEnvironment, OwnLags
 from lhb_engine.simulation.play import Simulation, simulate, simulate_users
 from lhb_engine.simulation.users import LENGTHS, Transport, UserEnvironment, Visits, user_lengths
 from tests.lhb_engine.draw_little import little_drawn  # noqa: F401
@@ -69,6 +69,20 @@ def test_rewards_are_the_models_within_each_user(spread: float) -> None:
         assert np.linalg.norm(theta) == pytest.approx(1.0)
         angle = float(np.arccos(min(1.0, theta @ env.world.theta)))
         assert (angle < 1e-6) == (spread == 0.0)
+
+
+def test_features_pay_at_lags_of_their_own_within_each_user() -> None:
+    """By the definition: what each feature of the user's earlier choices pays now."""
+    own = OwnLags.draw(dim=3, horizon=6, n_arms=4, noise=0.1, sparsity=3, seed=0)
+    env = UserEnvironment(own, Visits.draw(8, 15, "geometric", seed=0))
+    played = simulate_users("uniform", env, seed=1)
+    for user in np.unique(env.visits.user).tolist():
+        rows = np.flatnonzero(env.visits.user == user)
+        for i, row in enumerate(rows):
+            lags = np.arange(min(i + 1, own.horizon))
+            expected = np.sum(own.profiles[lags] * played.selected[rows[i - lags]])
+            noise = own.errors(int(row) + 1, int(row) + 1)[0]
+            assert played.rewards[row] == pytest.approx(expected + noise, abs=1e-12)
 
 
 def test_one_user_is_the_single_trajectory() -> None:

@@ -80,7 +80,7 @@ DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds
 BY_KEYS = "trajectories_by_keys"
 N_COUNTED = 4 + len(COUNTERS)  # columns of a locked session that are always read
 LOOKS = 16  # at a session, before it is expected that nobody else changes it
-TURNS = 16  # that a process takes after a batch that has waited for another's sessions
+TURNS = 128  # that a process takes after a batch that has waited for another's sessions
 
 
 @dataclass(slots=True)

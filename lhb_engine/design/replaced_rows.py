@@ -152,7 +152,7 @@ def with_voids(
                 versions.split(start + i, at, changed, own)
     if not found:
         return rows
-    place, until, contexts = map(np.concatenate, zip(*found, strict=True))
+    place, until, contexts = map(np.concatenate, zip(*found[::-1], strict=True))
     order = np.argsort(until, kind="stable")
     known = ShownContexts(place[order], until[order], contexts[order])
     return replace(rows, shown=known, **versions.columns())

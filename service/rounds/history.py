@@ -27,7 +27,7 @@ from lhb_engine.history import (
     latest_keys,
 )
 from service.rounds.closing import closing_of
-from service.rounds.retention import changed_in_time, last_before, times_of
+from service.rounds.retention import changed_in_time, is_latest, last_before, times_of
 from service.rounds.stored_rows import (
     NO_ROWS,
     Rows,
@@ -189,7 +189,7 @@ class PastByDecision(StoredPast):
         if not voids:
             return rows
         n_lags = self.window.n_lags
-        ranges = joined_ranges([(name, round, round + n_lags - 1) for name, round, _ in voids])
+        ranges = joined_ranges([(name, round, round + n_lags - 1) for name, round, *_ in voids])
         reached = self.reader.measurements_over(self.session.key, ranges, self._measured)
         changed = stored_measurements(reached, self.session, self.anew)
         every = {name: [some] for name, some in rows.items()}
@@ -201,7 +201,7 @@ class PastByDecision(StoredPast):
     def _voids(self, after: int = 0, until: int = FOR_EVER) -> list[Void]:
         """Return the voids at positions after one, up to another that is in the window."""
         rows = self.reader.voids(self.session.key, after, min(until, self._measured))
-        return [(row.trajectory, row.round, row.position) for row in rows]
+        return [(row.trajectory, row.round, row.position, row.at) for row in rows]
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
@@ -341,8 +341,9 @@ class PastByTime(PastByDecision):
     after the window. So what a row is, and where it stands, depends on the stored rows alone.
     Values may come for a round at any time. Therefore only rows before the latest 32 768 are
     settled, of rounds older than the wait. A value for one of these changes its row at the position
-    `MeasurementRow.late`: there the old row goes and a new one comes. Values that have none
-    (`late_place`) make the next fit add all rows anew. Where rows are dropped, all are refused.
+    `MeasurementRow.late`, a void at the one after the decisions up to then: there the old row goes
+    and a new one comes. Values that have none (`late_place`) make the next fit add all rows anew.
+    Where rows are dropped, all are refused.
     """
 
     seen_stays = False
@@ -362,7 +363,7 @@ class PastByTime(PastByDecision):
         return None if agent.prediction is None else agent.prediction.last_round
 
     def has_changed(self, since: KeptSumsRow) -> bool:
-        """Return whether settled rows changed: by a value, a void or a longer wait for rewards."""
+        """Return whether settled rows changed: by a value or a longer wait for rewards."""
         assert self._known is not None
         place = self.reader, self.session, since, self._known
         return changed_in_time(*place, since.n_settled)
@@ -397,7 +398,34 @@ class PastByTime(PastByDecision):
         key, latest = self.session.key, FOR_EVER if until == self._n_positions else until
         spans = self.reader.window_spans(key, after + 1, self._read_until(until))
         late = self.reader.late_rounds(key, after, latest, self._measured)
-        return self._within([*((name, first - 1, last) for name, first, last in spans), *late])
+        at = times_of(self.reader, self.session)
+        begin, end = at(after) if after else None, at(until) if latest < FOR_EVER else None
+        voids = [
+            one
+            for one in self._voids()
+            if (begin is None or one[3] >= begin) and (end is None or one[3] < end)
+        ]
+        moves = [one for one in self._placed(voids) if after < one[2] <= until]
+        changed = [(name, round, round + self.window.n_lags - 1) for name, round, *_ in moves]
+        begun = [(name, first - 1, last) for name, first, last in spans]
+        return self._within([*begun, *late, *changed])
+
+    def _placed(self, voids: list[Void]) -> list[Void]:
+        """Return voids with the positions at which their rows change.
+
+        That is after all decisions up to then; 0 where the round was one of the latest, so that no
+        sums have its rows, and where sums were made anew after the void.
+        """
+        times, placed = times_of(self.reader, self.session), list[Void]()
+        for name, round, position, at in voids:
+            [begun] = self.reader.positions((*self.session.key, name), round, round) or [FOR_EVER]
+            place = 0
+            if position > self.anew and not is_latest(self.session, self.window.last, begun):
+                n = last_before(times, at, 0, self.window.last)
+                if not is_latest(self.session, n, begun):
+                    place = min(n + 1, self._n_positions)
+            placed.append((name, round, place, at))
+        return placed
 
     def _within(self, ranges: list[Range]) -> Rows:
         """Return the rounds of some ranges, and the spans that begin in these or reach into them.
@@ -433,8 +461,9 @@ class PastByTime(PastByDecision):
         place = session.key, after + 1, min(until, self.settled_round)
         unsettled = reader.first_began_after(*place, self._closed_at)  # its value may still come
         rounds = reader.rounds_in(session.key, ranges, window.last)
-        voids = reader.voids_in(session.key, ranges, self._measured)
-        for name, part in stored_parts(rounds, session, voids).items():
+        voids = self._placed(reader.voids_in(session.key, ranges, self._measured))
+        stretches = stored_parts(rounds, session, voids, 0)
+        for name, part in stretches.items():
             start, begun = part.first_round, part.numbering
             first, end = next(one[1:] for one in spans if one[0] == name and one[2] >= start)
             closers = np.append(begun[1:], self._n_positions)
@@ -465,7 +494,7 @@ class PastByTime(PastByDecision):
         ]
         return replace(
             history,
-            trajectories=Parts.joined(parts),
+            trajectories=replace(Parts.joined(parts), shown=stretches.shown),
             measured=self._n_positions,
             unsettled=unsettled,
             settled_round=self.settled_round,

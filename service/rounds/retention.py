@@ -144,20 +144,14 @@ def changed_in_time(
 ) -> bool:
     """Return whether rows up to position `to`, of rounds that time closes, changed since a fit.
 
-    By a value that is none of `late_place`, a void or a longer wait for rewards.
+    By a value that is none of `late_place`, or a longer wait for rewards.
     """
     closed = since.n_settled and times_of(reader, session)(since.n_settled)
     if closed is None or closed > mark.closed_at:
         return True
     place = session.key, since.measured, mark.measured
-    changed = [
-        position
-        for one in reader.voids(*place)
-        for position in reader.positions((*one[:3],), one.round, one.round)
-    ]
     oldest = reader.oldest_measured(*place, closing_of(session).n_later, late=False)
-    changed += [] if oldest is None else [oldest]
-    return min(changed, default=FOR_EVER) <= to
+    return oldest is not None and oldest <= to
 
 
 def _oldest(reader: Reader, session: SessionRow, after: int, lift: Watermark) -> int:

@@ -32,7 +32,7 @@ from service.session.records import SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Columns, MeasuredRow, Range, Reader, in_columns
 
-Void = tuple[str, int, int]  # trajectory, round, and position of a decision's void
+Void = tuple[str, int, int, float]  # trajectory, round, position and time of a decision's void
 
 
 class Rows(Mapping[str, Measurements]):
@@ -185,15 +185,15 @@ def stored_parts(
     kept = owners != session.erasing
     if not kept.all():
         owners, at, places, selected = owners[kept], at[kept], places[kept], selected[kept]
-    shown, void = None, {(name, round): position for name, round, position in voids}
+    shown, void = None, {(name, round): position for name, round, position, _ in voids}
     if void:
         pairs = zip(owners, at.tolist(), strict=True)
-        position = np.array([void.get(pair, 0) for pair in pairs], np.int64)
+        position = np.array([void.get(pair, -1) for pair in pairs], np.int64)
         late = np.where(position > anew, position, 0)
         if late.any():
-            selected[(position > 0) & (late == 0)] = 0.0
+            selected[(position >= 0) & (late == 0)] = 0.0
             shown = Shown(late, selected.copy(), np.zeros((len(selected), 0)))
-        selected[position > 0] = 0.0
+        selected[position >= 0] = 0.0
     step, is_first = np.diff(at, prepend=0), _breaks(owners)
     is_first |= step > 1
     is_round = is_first | (step > 0)

@@ -427,8 +427,8 @@ class Reader(ABC):
 
     def voids_in(
         self, key: SessionKey, ranges: list[Range], until: int
-    ) -> list[tuple[str, int, int]]:
-        """Return trajectory, round and position of voids in ranges of rounds, up to a position."""
+    ) -> list[tuple[str, int, int, float]]:
+        """Return trajectory, round, position and time of voids in ranges, up to a position."""
         return self._all("voids_in", *key, json.dumps(ranges), until)
 
     def voids_of(self, key: TrajectoryKey, first: int, last: int) -> list[VoidRow]:

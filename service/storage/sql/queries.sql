@@ -458,7 +458,7 @@ where tenant = $1 and session_id = $2 and position > $3 and position <= $4 and {
 
 -- name: voids_in
 -- of ranges of rounds; with positions up to $4
-select v.trajectory, v.round, v.position from {ranges} r cross join voids v
+select v.trajectory, v.round, v.position, v.at from {ranges} r cross join voids v
 where v.tenant = $1 and v.session_id = $2 and v.trajectory = r.trajectory
     and v.round between r.first and r.last and v.position <= $4
 

@@ -1,9 +1,12 @@
 """Fits of sessions whose rounds have the sum of their values go on from kept sums."""
 
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
+from service.base.problems import Problem
 from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
@@ -101,12 +104,12 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     harness.run(void_decision(harness.key, names[-1], "~7", harness.agents))
     harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
-    assert world.n_from_sums == n + 2  # all rows are added anew
+    assert world.n_from_sums == n + 3  # so do those that a void changes
     harness.run(change_session(harness.key, {"reward_wait_seconds": 200.0}))
     world.late(names[-1], len(world.chosen[names[-1]]) - 1)
     harness.run(ask_fit(harness.key, harness.agents))
     world.fit()
-    assert world.n_from_sums == n + 2  # settled rounds are open again
+    assert world.n_from_sums == n + 3  # settled rounds are open again
     harness.run(change_session(harness.key, {"reward_wait_seconds": 10.0}))
     world.play(40)
     harness.run(ask_fit(harness.key, harness.agents))
@@ -181,6 +184,50 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
     played.play(180)
     assert played.n_from_sums >= 3
     check_replay(harness, played)
+
+
+@pytest.mark.parametrize(
+    ("settings", "world", "options"),
+    [
+        (SUM, Sums, {}),
+        ({**MADE, "default_reward": 0.25}, Defaults, {"zero_start": False}),
+        ({**MADE, "default_reward": 0.25}, LongSpans, {"levels": True}),
+    ],
+)
+@on_one_database
+def test_voids_of_rounds_that_time_closes_leave_the_sums(
+    harness: ServiceHarness,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    world: type[World],
+    options: dict[str, Any],
+) -> None:
+    """Of any age, beside late values, several between two decisions: fits go on from the sums."""
+    have_sizes(monkeypatch, least_stretch=8, horizons=1)
+    harness.create(algorithm="anytime", **settings, options={**options, **SHARED})
+    played = world(harness, ("", "a"), database_url)
+    played.play(150)
+    rng, void = np.random.default_rng(8), set[tuple[str, int]]()
+    n, n_fits = played.n_from_sums, played.n_fits
+    for i in range(8):
+        played.play(6)
+        for name in ("", "a"):
+            n_rounds = len(played.chosen[name])
+            rounds = {int(r) for r in rng.integers(1, n_rounds, 2)} | {n_rounds - i}
+            for round in rounds - {k for of, k in void if of == name}:
+                void.add((name, round))
+                harness.run(void_decision(harness.key, name, f"~{round}", harness.agents))
+        with suppress(Problem):  # it has one already
+            played.late("a", int(rng.integers(1, len(played.chosen["a"]))))
+        with suppress(Problem):  # all of it is known
+            harness.run(ask_fit(harness.key, harness.agents))
+            played.fit()
+    assert played.n_fits - n_fits >= 6
+    # one may be after an alarm, since what is void here has paid
+    assert played.n_from_sums - n >= played.n_fits - n_fits - 2
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
 
 
 @pytest.mark.slow

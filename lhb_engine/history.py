@@ -170,7 +170,7 @@ NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(NO_INTS, NO_INTS, np.zeros(0), NO_INTS)
 
 
-class Shown(NamedTuple):
+class BeforeVoids(NamedTuple):
     """What rounds were before their decisions were voided.
 
     `position` (n_rounds,) is the number of the void in the order of the session's measurements; 0
@@ -227,7 +227,8 @@ class Parts:
     numbering: Ints
     covariates: Floats | None
     measurements: Measurements  # of all parts, by the rounds of each one's trajectory
-    shown: Shown | None = None  # None where no fit can have used a round that was voided since
+    # None where no fit can have used a round that was voided since
+    before_voids: BeforeVoids | None = None
 
     @classmethod
     def of(cls, trajectories: "Trajectories") -> "Parts":
@@ -351,8 +352,8 @@ class Parts:
         covariates = some_of(self.covariates, here)
         counts, rows = np.bincount(at[kept], minlength=len(of)), self.measurements.chosen(kept)
         rounds = self.contexts[here], self.numbering[here], covariates
-        shown = self.shown and Shown(*(some_of(values, here) for values in self.shown))
-        return Parts(names, first, lengths, counts, *rounds, rows, shown)
+        before: Any = self.before_voids and [values[here] for values in self.before_voids]
+        return Parts(names, first, lengths, counts, *rounds, rows, before and BeforeVoids(*before))
 
 
 Trajectories = Mapping[str, Trajectory] | Parts

@@ -14,7 +14,7 @@ from lhb_engine.design.replaced_rows import (
     NEVER,
     NOT_REPLACED,
     Replaced,
-    ShownContexts,
+    VoidedContexts,
     span_sums,
     with_voids,
 )
@@ -61,7 +61,7 @@ class AlignedRounds:
     # whether the trajectories share the session's rounds; else each has all of them
     shares_rounds: bool = True
     replaced: Replaced | None = None  # rows that were corrected, or lost what was voided
-    shown: ShownContexts | None = None  # contexts before voids; None where none is known
+    voided: VoidedContexts | None = None  # contexts before voids; None where none is known
     keys: tuple[str, ...] = ()  # of the trajectories, by `owner`
     grain: int = SIZES.grain  # measurements in a partial sum
 
@@ -158,7 +158,7 @@ class AlignedRounds:
             self,
             before=to[self.before[here]],
             replaced=self.replaced and self.replaced.within(to),
-            shown=self.shown and self.shown.within(to),
+            voided=self.voided and self.voided.within(to),
             **{name: getattr(self, name)[here] for name in names},
         )
 
@@ -185,9 +185,9 @@ class AlignedRounds:
             place = old.place[which]
             position[place], y[place] = old.position[which], old.y[which]
             covariates[place] = old.covariates[which]
-        contexts = self.contexts if self.shown is None else self.shown.at(measured, self.contexts)
+        contexts = self.contexts if self.voided is None else self.voided.at(measured, self.contexts)
         now = replace(self, y=y, position=position, covariates=covariates, contexts=contexts)
-        return replace(now, replaced=None, shown=None)._marked(position > 0)
+        return replace(now, replaced=None, voided=None)._marked(position > 0)
 
     def arrivals(self) -> tuple[Ints, Ints, Ints]:
         """Return of all rows, those that were corrected too, place, position and what replaces it.

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lhb_engine.history import Floats, History, Parts, Shown
+from lhb_engine.history import BeforeVoids, Floats, History, Parts
 
 MOST_HARMONICS = 50
 MOST_NAMES = 32
@@ -123,10 +123,10 @@ class Covariates:
             means = np.where(np.abs(means) < LARGEST, means, 0.0)
             return np.concatenate([named, of_time, means], axis=1)
 
-        shown = parts.shown
-        if shown is not None:
-            beside = columns(shown.contexts)
-            shown = Shown(shown.position, shown.contexts[:, : self.means or None], beside)
+        before = parts.before_voids
+        if before is not None:
+            beside = columns(before.contexts)
+            before = BeforeVoids(before.position, before.contexts[:, : self.means or None], beside)
         if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
             own = np.full((len(measured), sum(self.time_groups)), np.nan)
             beside = np.concatenate([measured.covariates, own], axis=1)
@@ -136,6 +136,6 @@ class Covariates:
             contexts=parts.contexts[:, : self.means or None],
             covariates=columns(parts.contexts),
             measurements=measured,
-            shown=shown,
+            before_voids=before,
         )
         return replace(history, trajectories=told, groups=sizes + self.time_groups)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.history import Floats, History, Parts, Shown
+from lhb_engine.history import BeforeVoids, Floats, History, Parts
 
 
 def with_presample(history: History) -> History:
@@ -36,16 +36,16 @@ def with_presample(history: History) -> History:
         feature[to] = 0.0
         return np.concatenate([later(contexts), feature], axis=1)
 
-    shown = parts.shown
-    if shown is not None:
-        beside = later(shown.covariates)
-        shown = Shown(later(shown.position), widened(shown.contexts), beside)
+    before = parts.before_voids
+    if before is not None:
+        beside = later(before.covariates)
+        before = BeforeVoids(later(before.position), widened(before.contexts), beside)
     trajectories = replace(
         parts,
         contexts=widened(parts.contexts),
         numbering=later(parts.numbering),
         covariates=later(parts.covariates),
-        shown=shown,
+        before_voids=before,
         lengths=lengths,
         first_rounds=parts.first_rounds + n * ~begins,
         measurements=replace(rows, first=rows.first + n, last=rows.last + n),

@@ -35,11 +35,11 @@ def with_products(history: History, products: Products) -> History:
     if not products:
         return history
     parts = Parts.of(history.trajectories)
-    shown = parts.shown
-    if shown is not None:
-        shown = shown._replace(contexts=widened(shown.contexts[:, : history.dim], products))
+    before = parts.before_voids
+    if before is not None:
+        before = before._replace(contexts=widened(before.contexts[:, : history.dim], products))
     contexts = widened(parts.contexts[:, : history.dim], products)
-    parts = replace(parts, contexts=contexts, shown=shown)
+    parts = replace(parts, contexts=contexts, before_voids=before)
     return replace(history, dim=history.dim + len(products), trajectories=parts)
 
 

@@ -38,7 +38,7 @@ class Replaced(NamedTuple):
 NOT_REPLACED = Replaced(NO_INTS, NO_INTS, NO_INTS, np.zeros(0), np.zeros(0))
 
 
-class ShownContexts(NamedTuple):
+class VoidedContexts(NamedTuple):
     """What contexts at some places were before the voids at positions `until`, in their order.
 
     The shapes are (n,), (n,) and (n, dim). A place has as many as voids have changed its contexts.
@@ -48,12 +48,12 @@ class ShownContexts(NamedTuple):
     until: Ints
     contexts: Floats
 
-    def within(self, to: Ints) -> "ShownContexts | None":
+    def within(self, to: Ints) -> "VoidedContexts | None":
         """Return the contexts at their new places `to`, (n_places,): -1 goes; None if all go."""
         place = to[self.place]
         here = place >= 0
         some = place[here], self.until[here], self.contexts[here]
-        return ShownContexts(*some) if here.any() else None
+        return VoidedContexts(*some) if here.any() else None
 
     def at(self, position: int, contexts: Floats) -> Floats:
         """Return the `contexts` of all places as they were at a position."""
@@ -131,15 +131,15 @@ def with_voids(
     comes again without what was voided. `beside` are the covariates of `rounds`, (n_rounds, n).
     Sequences are of parts of these: number of the part, rounds of a row, place of the first round.
     """
-    if rounds.shown is None:
+    if rounds.before_voids is None:
         return rows
     every = np.concatenate([rounds.contexts, beside], axis=1)
-    before = np.concatenate(rounds.shown[1:], axis=1)
+    before = np.concatenate(rounds.before_voids[1:], axis=1)
     changed = np.flatnonzero((every[:, rows.dim :] != before[:, rows.dim :]).any(axis=0))
     versions, found = _Versions(rows), list[tuple[Ints, Ints, Floats]]()
     for part, span, start in sequences:
         here = slice(rounds.starts[part], rounds.starts[part] + rounds.lengths[part])
-        position, then = rounds.shown.position[here], every[here].copy()
+        position, then = rounds.before_voids.position[here], every[here].copy()
         void = np.flatnonzero(position)
         for r in void[np.argsort(-position[void])].tolist():
             at, low, stop = int(position[r]), max(0, r - span + 1), min(r + span, len(then))
@@ -154,8 +154,8 @@ def with_voids(
         return rows
     place, until, contexts = map(np.concatenate, zip(*found[::-1], strict=True))
     order = np.argsort(until, kind="stable")
-    known = ShownContexts(place[order], until[order], contexts[order])
-    return replace(rows, shown=known, **versions.columns())
+    known = VoidedContexts(place[order], until[order], contexts[order])
+    return replace(rows, voided=known, **versions.columns())
 
 
 def span_sums(values: Floats, span: int) -> Floats:

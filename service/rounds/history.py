@@ -494,7 +494,7 @@ class PastByTime(PastByDecision):
         ]
         return replace(
             history,
-            trajectories=replace(Parts.joined(parts), shown=stretches.shown),
+            trajectories=replace(Parts.joined(parts), before_voids=stretches.before_voids),
             measured=self._n_positions,
             unsettled=unsettled,
             settled_round=self.settled_round,

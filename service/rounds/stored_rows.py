@@ -15,13 +15,13 @@ from lhb_engine.history import (
     MOST_ROUNDS,
     NO_INTS,
     NONE,
+    BeforeVoids,
     Flags,
     Floats,
     History,
     Ints,
     Measurements,
     Parts,
-    Shown,
     Spans,
     Trajectories,
     joined,
@@ -185,14 +185,14 @@ def stored_parts(
     kept = owners != session.erasing
     if not kept.all():
         owners, at, places, selected = owners[kept], at[kept], places[kept], selected[kept]
-    shown, void = None, {(name, round): position for name, round, position, _ in voids}
+    before, void = None, {(name, round): position for name, round, position, _ in voids}
     if void:
         pairs = zip(owners, at.tolist(), strict=True)
         position = np.array([void.get(pair, -1) for pair in pairs], np.int64)
         late = np.where(position > anew, position, 0)
         if late.any():
             selected[(position >= 0) & (late == 0)] = 0.0
-            shown = Shown(late, selected.copy(), np.zeros((len(selected), 0)))
+            before = BeforeVoids(late, selected.copy(), np.zeros((len(selected), 0)))
         selected[position >= 0] = 0.0
     step, is_first = np.diff(at, prepend=0), _breaks(owners)
     is_first |= step > 1
@@ -204,7 +204,7 @@ def stored_parts(
     begins = np.flatnonzero(is_first)
     first, lengths = at[begins], np.diff(begins, append=len(at))
     names, none = owners[begins].tolist(), np.zeros_like(first)
-    return Parts(names, first, lengths, none, selected, places, None, NONE, shown)
+    return Parts(names, first, lengths, none, selected, places, None, NONE, before)
 
 
 def with_values(parts: Parts, values: Rows) -> Parts:

@@ -15,7 +15,7 @@ from lhb_engine.design.presample import with_presample
 from lhb_engine.design.products import with_products
 from lhb_engine.design.replaced_rows import NEVER
 from lhb_engine.design.session_sums import changes
-from lhb_engine.history import Measurements, Parts, Shown
+from lhb_engine.history import BeforeVoids, Measurements, Parts
 from tests.examples import examples
 from tests.lhb_engine.design.ragged_histories import histories
 
@@ -58,10 +58,10 @@ def known_by(past, parts, voided, n, levels):
     counts[parts.counts == 0] = 0
     contexts = parts.contexts.copy()
     none = np.zeros((len(contexts), 0))
-    shown = Shown(np.where(voided <= n, voided, 0), parts.contexts, none)
+    before = BeforeVoids(np.where(voided <= n, voided, 0), parts.contexts, none)
     contexts[(voided > 0) & (voided <= n)] = 0.0
     some = replace(
-        parts, contexts=contexts, measurements=rows.chosen(kept), counts=counts, shown=shown
+        parts, contexts=contexts, measurements=rows.chosen(kept), counts=counts, before_voids=before
     )
     history = replace(past, trajectories=some, grain=GRAIN, levels=levels)
     told = with_products(Covariates(trend=True, means=past.dim).told(history), ((0, 0),))
@@ -96,7 +96,7 @@ def test_what_was_summed_before_a_void_stays(levels, past, seed, share, n_voids)
                 assert one.to_bytes() == late[grain].to_bytes()
     plain = known_by(past, parts, voided, n, levels)
     bare = Parts.of(plain.trajectories)
-    now = align(replace(plain, trajectories=replace(bare, shown=None)))
+    now = align(replace(plain, trajectories=replace(bare, before_voids=None)))
     expected = (LevelSums if levels else Moments).zero(1, now.dim, now.groups)
     for _, part in changes(now.at(NEVER - 1), (0, NEVER)):
         expected = expected + part

@@ -15,6 +15,7 @@ from lhb_engine.design.replaced_rows import (
     NOT_REPLACED,
     Replaced,
     VoidedContexts,
+    moved,
     span_sums,
     with_voids,
 )
@@ -157,8 +158,8 @@ class AlignedRounds:
         return replace(
             self,
             before=to[self.before[here]],
-            replaced=self.replaced and self.replaced.within(to),
-            voided=self.voided and self.voided.within(to),
+            replaced=moved(self.replaced, to),
+            voided=moved(self.voided, to),
             **{name: getattr(self, name)[here] for name in names},
         )
 
@@ -169,9 +170,9 @@ class AlignedRounds:
             name: np.where(kept if values.ndim == 1 else kept[:, None], values, 0)
             for name, values in every.items()
         }
-        if self.replaced is not None:
-            marked["replaced"] = self.replaced.within(np.where(kept, np.arange(len(kept)), -1))
-        return replace(self, n_rows=int(np.count_nonzero(kept)), **marked)
+        replaced = moved(self.replaced, np.where(kept, np.arange(len(kept)), -1))
+        n_rows = int(np.count_nonzero(kept))
+        return replace(self, n_rows=n_rows, replaced=replaced, **marked)
 
     def at(self, measured: int, until: int = 0) -> "AlignedRounds":
         """Return the rows as they were when so many measurements had come, at the same places.

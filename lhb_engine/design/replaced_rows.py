@@ -27,13 +27,6 @@ class Replaced(NamedTuple):
     y: Floats
     covariates: Floats
 
-    def within(self, to: Ints) -> "Replaced | None":
-        """Return the values at their new places `to`, (n_places,): -1 goes; None if all go."""
-        place = to[self.place]
-        here = place >= 0
-        told = place[here], self.position[here], self.until[here], self.y[here]
-        return Replaced(*told, self.covariates[here]) if here.any() else None
-
 
 NOT_REPLACED = Replaced(NO_INTS, NO_INTS, NO_INTS, np.zeros(0), np.zeros(0))
 
@@ -48,19 +41,20 @@ class VoidedContexts(NamedTuple):
     until: Ints
     contexts: Floats
 
-    def within(self, to: Ints) -> "VoidedContexts | None":
-        """Return the contexts at their new places `to`, (n_places,): -1 goes; None if all go."""
-        place = to[self.place]
-        here = place >= 0
-        some = place[here], self.until[here], self.contexts[here]
-        return VoidedContexts(*some) if here.any() else None
-
     def at(self, position: int, contexts: Floats) -> Floats:
         """Return the `contexts` of all places as they were at a position."""
         some = np.flatnonzero(self.until > position)[::-1]  # so that the first void counts
         before = contexts.copy()
         before[self.place[some]] = self.contexts[some]
         return before
+
+
+def moved(rows: Any, to: Ints) -> Any:
+    """Return `Replaced` or `VoidedContexts` at new places `to`, (n_places,): -1 goes; or None."""
+    here = rows is not None and to[rows.place] >= 0
+    if not np.any(here):
+        return None
+    return type(rows)(to[rows.place[here]], *(values[here] for values in rows[1:]))
 
 
 class _Version(NamedTuple):

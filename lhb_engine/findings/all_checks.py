@@ -40,7 +40,7 @@ from lhb_engine.posterior.predictor import Predictor, residuals
 CODES: tuple[Code, ...] = get_args(Code)
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
 ROWS_A_CURVE = 2  # before scores are, with all products at once
-MOST_ROWS = 5  # a lag: beyond, a fit without products knows the lags
+FEW_ROWS_A_LAG = 5  # a lag: beyond, a fit without products knows the lags
 SHARED: Code = "shared_with_rewards"  # what all arms share has columns at lag 0 alone
 OF_TIME, OF_ERRORS = {"season", "trend"}, {"errors_correlated", SHARED}
 OF_PROFILES: tuple[Code, ...] = ("lags_change", "profiles_differ")
@@ -208,7 +208,7 @@ def _all(
         return  # what moves rewards over time looks like effects at many lags
     if predictor is not None and codes <= OF_ERRORS:  # what bends is missing at all lags
         bends = [*check_scores(rows, errors, predictor, dim, products, most)]
-        few = rows.n_rows <= MOST_ROWS * horizon and horizon * dim * (dim + 3) <= 2 * MOST_TOLD
+        few = rows.n_rows <= FEW_ROWS_A_LAG * horizon and horizon * dim * (dim + 3) <= 2 * MOST_TOLD
         if few and predictor.form == "shared" and not (bends or products or codes):
             bends = [*check_all_products(rows, errors, predictor, dim, most)]
         yield from bends or check_limits(rows, errors, predictor)

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.commands.options import FirstSeed, Jobs, Seeds, Worlds, numbers
+from benchmarks.commands.progress import printing
 from clients.cli.output import AsJson, show
 from clients.cli.simulate import algorithms
 
@@ -27,12 +29,10 @@ def decide(
             help="Also play anytime with these changed, like profiles=chosen,acceptance=3."
         ),
     ] = None,
-    world: Annotated[
-        list[str] | None, typer.Option(help="Play only this world; repeatable.")
-    ] = None,
+    world: Worlds = None,
     seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=2)] = 20,
-    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    first_seed: FirstSeed = 5000,
+    jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
     """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md).
@@ -68,14 +68,13 @@ def decide(
         raise typer.BadParameter(f"no board {board!r}: {', '.join(BOARDS)} or all")
     if world:
         worlds = tuple(w for w in worlds if w.name in world)
-    if not as_json:
-        typer.echo(scoreboard.HEADER)
+    progress = printing(scoreboard.HEADER, as_json)
     result = scoreboard.run(
         worlds,
         names,
         range(first_seed, first_seed + seeds),
         jobs=jobs,
-        progress=(lambda line: None) if as_json else typer.echo,
+        progress=progress,
     )
     show(result, as_json, _board_lines(result, names))
 
@@ -95,9 +94,7 @@ def _decide_weak(
     played = [name for name in weak_worlds.HISTORIES if not histories or name in histories]
     if not played:
         raise typer.BadParameter(f"no such world; there are {list(weak_worlds.HISTORIES)}")
-    if not as_json:
-        typer.echo(weak_worlds.HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(weak_worlds.HEADER, as_json)
     rows = weak_worlds.run(played, names, seeds, power=power, jobs=jobs, progress=progress)
     show({"seeds": list(seeds), "weak": rows}, as_json, ())
 
@@ -118,8 +115,8 @@ def clock(
         list[float] | None, typer.Option(help="Mean number of decisions a slot; repeatable.")
     ] = None,
     slots: Annotated[int, typer.Option(help="Number of slots.", min=10)] = 1000,
-    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 20,
-    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    seeds: Seeds = 20,
+    first_seed: FirstSeed = 5000,
     fits: Annotated[
         list[str] | None,
         typer.Option(help="slots,decisions a slot: time fits of such a session; repeatable."),
@@ -137,40 +134,26 @@ def clock(
     from benchmarks import clock_fits
 
     if fits:
-        if not as_json:
-            typer.echo(clock_fits.HEADER)
-        sizes = [_slots(text) for text in fits]
-        say = (lambda line: None) if as_json else typer.echo
+        sizes = [numbers(text, "slots,decisions a slot") for text in fits]
+        say = printing(clock_fits.HEADER, as_json)
         timed = clock_fits.run(sizes, first_seed, say, "trajectory" if by_user else "all")
         show({"seed": first_seed, "fits": timed}, as_json, ())
         return
-    if not as_json:
-        typer.echo(table.HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(table.HEADER, as_json)
     rows = table.run(
         decisions or (1, 10, 50), range(first_seed, first_seed + seeds), progress, slots
     )
     show({"slots": slots, "first_seed": first_seed, "clocks": rows}, as_json, ())
 
 
-def _slots(text: str) -> tuple[int, int]:
-    try:
-        n_slots, a_slot = (int(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not slots,decisions a slot") from None
-    return n_slots, a_slot
-
-
 def certainty(
     algorithm: Annotated[
         str, typer.Option(help="anytime, or ad_lasso with standard_errors.")
     ] = "anytime",
-    world: Annotated[
-        list[str] | None, typer.Option(help="Play only this world; repeatable.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 10,
-    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    world: Worlds = None,
+    seeds: Seeds = 10,
+    first_seed: FirstSeed = 5000,
+    jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
     """How often the intervals and the angle that an algorithm says hold, and how often it alarms.
@@ -184,22 +167,18 @@ def certainty(
     worlds = [w for w in table.WORLDS if not world or w.name in world]
     if not worlds:
         raise typer.BadParameter(f"no such world; there are {[w.name for w in table.WORLDS]}")
-    if not as_json:
-        typer.echo(table.HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(table.HEADER, as_json)
     numbers = range(first_seed, first_seed + seeds)
     rows = table.run(worlds, numbers, algorithm=algorithm, jobs=jobs, progress=progress)
     show({"algorithm": algorithm, "worlds": rows}, as_json, ())
 
 
 def findings(
-    world: Annotated[
-        list[str] | None, typer.Option(help="Play only this world; repeatable.")
-    ] = None,
+    world: Worlds = None,
     plain: Annotated[bool, typer.Option(help="Also play worlds with nothing to find.")] = True,
-    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 10,
-    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    seeds: Seeds = 10,
+    first_seed: FirstSeed = 5000,
+    jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
     """How often checks of the model find what is the matter, and nothing where nothing is.
@@ -212,9 +191,7 @@ def findings(
     worlds = [w for w in every if not world or w.name in world]
     if not worlds:
         raise typer.BadParameter(f"no such world; there are {[w.name for w in every]}")
-    if not as_json:
-        typer.echo(table.HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(table.HEADER, as_json)
     rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
     show({"worlds": rows}, as_json, _findings_lines(rows))
 
@@ -227,12 +204,10 @@ def _findings_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def gain(
-    world: Annotated[
-        list[str] | None, typer.Option(help="Play only this world; repeatable.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 12,
-    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    world: Worlds = None,
+    seeds: Seeds = 12,
+    first_seed: FirstSeed = 5000,
+    jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
     """How true it is what sessions say that their choices earn, at fits from round 60 on.
@@ -244,9 +219,7 @@ def gain(
     worlds = [name for name in table.WORLDS if not world or name in world]
     if not worlds:
         raise typer.BadParameter(f"no such world; there are {list(table.WORLDS)}")
-    if not as_json:
-        typer.echo(table.HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(table.HEADER, as_json)
     rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
     show({"worlds": rows}, as_json, ())
 
@@ -266,9 +239,7 @@ def coverage(
     """
     from benchmarks.coverage import HEADER, run
 
-    if not as_json:
-        typer.echo(HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(HEADER, as_json)
     rows = run(logs, rounds, case or (), first_seed, progress)
     asked = {"logs": logs, "rounds": rounds, "first_seed": first_seed}
     show({**asked, "cases": rows}, as_json, ())
@@ -291,9 +262,7 @@ def lift(
     if not worlds:
         known = ", ".join(one.name for one in WORLDS)
         raise SystemExit(f"lhb bench lift: there is no world {world!r}; there are {known}")
-    if not as_json:
-        typer.echo(HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(HEADER, as_json)
     rows = run(worlds, experiments, users, first_seed, progress)
     show({"experiments": experiments, "first_seed": first_seed, "worlds": rows}, as_json, ())
 
@@ -307,7 +276,7 @@ def oralytics(
         ),
     ],
     seeds: Annotated[int, typer.Option(help="Number of trials of each kind.", min=2)] = 20,
-    first_seed: Annotated[int, typer.Option(min=0)] = 2000,
+    first_seed: FirstSeed = 2000,
     answers: Annotated[
         list[str] | None,
         typer.Option(help="How users answer after many messages: low, medium, high; repeatable."),
@@ -322,9 +291,7 @@ def oralytics(
 
     if not clone.is_dir():
         raise typer.BadParameter(f"there is no folder {clone}")
-    if not as_json:
-        typer.echo(HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(HEADER, as_json)
     scales = [scale for scale in SCALES if not answers or scale in answers]
     rows = run(clone, range(first_seed, first_seed + seeds), scales, progress)
     show({"first_seed": first_seed, "seeds": seeds, "rows": rows}, as_json, ())
@@ -332,7 +299,7 @@ def oralytics(
 
 def responses(
     seeds: Annotated[int, typer.Option(help="Number of draws of each world.", min=2)] = 150,
-    first_seed: Annotated[int, typer.Option(min=0)] = 7000,
+    first_seed: FirstSeed = 7000,
     as_json: AsJson = False,
 ) -> None:
     """How often what is said of own responses holds: spreads, users' theta, groups, their means.
@@ -341,8 +308,6 @@ def responses(
     """
     from benchmarks.responses import HEADER, run
 
-    if not as_json:
-        typer.echo(HEADER)
-    progress = (lambda line: None) if as_json else typer.echo
+    progress = printing(HEADER, as_json)
     rows = run(range(first_seed, first_seed + seeds), progress)
     show({"first_seed": first_seed, "seeds": seeds, "worlds": rows}, as_json, ())

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.commands.options import Database, FirstSeed, numbers
+from benchmarks.commands.progress import printing
 from clients.cli.output import AsJson, show
 
 SIZES_HEAD = (
@@ -32,7 +34,7 @@ def fit(
     ] = None,
     users: Annotated[int, typer.Option(help="Users of --own.", min=100)] = 100_000,
     seeds: Annotated[int, typer.Option(help="Runs in each world.", min=1)] = 1,
-    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    first_seed: FirstSeed = 5000,
     as_json: AsJson = False,
 ) -> None:
     """Time a fit from moments, beside rows, at any number of rows; and all fits of a run.
@@ -92,10 +94,7 @@ def fit(
 
 
 def _size(text: str) -> tuple[int, int, int, float]:
-    try:
-        horizon, dim, n_rows = (int(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not horizon,dim,rows") from None
+    horizon, dim, n_rows = numbers(text, "horizon,dim,rows")
     return horizon, dim, n_rows, 0.1 if horizon * dim <= 100 else 0.5
 
 
@@ -106,10 +105,7 @@ def corrections(
     closing: Annotated[
         list[str] | None, typer.Option(help="asked, summed, defaulted or clock. Default: all.")
     ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(help="URL of a migrated PostgreSQL database. Default: new SQLite files."),
-    ] = None,
+    database: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Time the fit after a correction of an old value, or an old void, beside one without it.
@@ -119,8 +115,7 @@ def corrections(
     from benchmarks import corrections as of_corrections
 
     found = []
-    say: Callable[[str], None] = (lambda line: None) if as_json else typer.echo
-    say(of_corrections.HEADER)
+    say = printing(of_corrections.HEADER, as_json)
     for n_rounds in rounds or [10_000, 100_000, 1_000_000]:
         for one in closing or of_corrections.CLOSINGS:
             row = of_corrections.size(one, n_rounds, database)

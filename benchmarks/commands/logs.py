@@ -1,10 +1,10 @@
 """`lhb bench logs`: what the moments of a log of many files cost, by number of workers."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from benchmarks.commands.progress import printing
 from clients.cli.output import AsJson, show
 
 HEAD = "| workers | seconds | rows a second | difference |\n|-|-|-|-|"
@@ -30,8 +30,7 @@ def logs(
     counts = [0, 1, 2] if workers is None else workers
     if min(counts) < 0:
         raise typer.BadParameter("workers: from 0 on")
-    say: Callable[[str], None] = (lambda line: None) if as_json else typer.echo
-    say(HEAD)
+    say = printing(HEAD, as_json)
     found = run(
         horizon,
         dim,

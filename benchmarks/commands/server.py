@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.commands.options import Database
 from clients.cli.output import AsJson, show
 
 
@@ -258,10 +259,7 @@ def users(
         list[int] | None,
         typer.Option(help="Numbers of trajectories; beyond 2000 multiples of 1000. Default: 1000."),
     ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(help="URL of a migrated PostgreSQL database. Default: new SQLite files."),
-    ] = None,
+    database: Database = None,
     seconds: Annotated[
         float, typer.Option(help="Single decisions, and then batches, in a turn.", min=0.1)
     ] = 2.0,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.commands.options import FirstSeed, numbers
 from clients.cli.output import AsJson, show
 
 
@@ -18,7 +19,7 @@ def solver(
     ] = None,
     large: Annotated[bool, typer.Option(help="Add the two largest sizes (hours, 16 GB).")] = False,
     seeds: Annotated[int, typer.Option(min=1)] = 5,
-    first_seed: Annotated[int, typer.Option(min=0)] = 1000,
+    first_seed: FirstSeed = 1000,
     lam: Annotated[
         list[str] | None,
         typer.Option(help="Fraction of lambda_max (0.5, 0.1, 0.02), or path; repeatable."),
@@ -46,8 +47,9 @@ def solver(
     """
     from benchmarks.solver.against_peers import GAPS, LAMS, LARGE, PEERS, SIZES, run
 
+    asked = [numbers(text, "dim,lags,rows") for text in size or ()]
     result = run(
-        sizes=[_size(text) for text in size] if size else [*SIZES, *(LARGE if large else ())],
+        sizes=asked or [*SIZES, *(LARGE if large else ())],
         seeds=seeds,
         first_seed=first_seed,
         lams=lam or LAMS,
@@ -58,14 +60,6 @@ def solver(
         save=save,
     )
     show(result, as_json, (line for size in result["sizes"] for line in _sizes_table(size, limit)))
-
-
-def _size(text: str) -> tuple[int, int, int]:
-    try:
-        dim, n_lags, n_rows = (int(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not dim,lags,rows") from None
-    return dim, n_lags, n_rows
 
 
 def _sizes_table(measured: dict[str, Any], limit: float) -> list[str]:

@@ -1,9 +1,11 @@
 """`lhb bench dropping`, `summing`: transactions of retention, and the sums of a comparison."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
+from benchmarks.commands.options import Database
 from clients.cli.output import AsJson, show
 
 
@@ -13,10 +15,7 @@ def dropping(
         list[int] | None,
         typer.Option(help="Numbers of trajectories; repeatable. Default: 1 and a tenth of rounds."),
     ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(help="URL of a migrated PostgreSQL database. Default: new SQLite files."),
-    ] = None,
+    database: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the transactions that drop all rounds of a session but its latest ones.
@@ -27,9 +26,12 @@ def dropping(
 
     sizes = trajectories or [1, rounds // 10]
     measured = [of_dropping.run(database, rounds, n) for n in sizes]
-    lines = ["| " + " | ".join(measured[0]) + " |", "|-" * len(measured[0]) + "|"]
-    lines += ["| " + " | ".join(map(str, one.values())) + " |" for one in measured]
-    show({"dropping": measured}, as_json, iter(lines))
+    show({"dropping": measured}, as_json, _table(measured))
+
+
+def _table(measured: list[dict[str, Any]]) -> Iterator[str]:
+    for cells in (measured[0], "-" * len(measured[0]), *(one.values() for one in measured)):
+        yield f"| {' | '.join(map(str, cells))} |"
 
 
 def summing(
@@ -45,6 +47,4 @@ def summing(
     from benchmarks.server import lift_sums
 
     measured = [lift_sums.run(n) for n in rounds or [10_000, 100_000, 1_000_000]]
-    lines = ["| " + " | ".join(measured[0]) + " |", "|-" * len(measured[0]) + "|"]
-    lines += ["| " + " | ".join(map(str, one.values())) + " |" for one in measured]
-    show({"summing": measured}, as_json, iter(lines))
+    show({"summing": measured}, as_json, _table(measured))

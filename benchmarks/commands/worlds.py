@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.commands.options import FirstSeed
+
 
 def worlds(
     package: Annotated[
         list[str] | None, typer.Option(help="Only the world of this package; repeatable.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=2)] = 10,
-    first_seed: Annotated[int, typer.Option(min=0)] = 20,
+    first_seed: FirstSeed = 20,
     page: Annotated[Path | None, typer.Option(help="Write the page of results here.")] = None,
 ) -> None:
     """Play worlds that nobody here wrote, beside what others reach in them.

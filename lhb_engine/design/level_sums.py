@@ -146,9 +146,7 @@ class RowLevels(Levelled):
         share = (1.0 - kept_share(rho, self.sizes) ** 2) / self.sizes
         weighted = self.sums * share[:, None]
         matrix = self.rows.matrix - weighted.T @ self.sums
-        return RowMoments(
-            (matrix + matrix.T) / 2, self.n_rows, self.n_lags, self.rows.dim, self.rows.groups
-        )
+        return replace(self.rows, matrix=(matrix + matrix.T) / 2)
 
     def errors(self, of: Floats) -> LevelErrors:
         """Return what is known of errors, which are the product of a row with `of`, (p,)."""

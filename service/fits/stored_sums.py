@@ -27,8 +27,9 @@ def usable_sums(agent: Agent, past: Past, mark: Watermark) -> tuple[KeptSums | N
     Without usable sums the fit reads all rows, and adds them up from the last fit's position: no
     bit differs. Sums of a session that dropped rows may lack products that the agent counts.
 
-    A row that a fit used never changes; a correction takes the row out of the sums. So sums are not
-    usable after a decision was voided, or after a value came for a settled closed round.
+    A row that a fit used changes at a position alone, where the sums lose what the row was: by a
+    correction, a void, a value that came late (`late_place`). Sums are not usable after a change
+    without a position: another late value, a longer wait, with a clock a void in a settled slot.
     """
     if not has_sums(agent, past):
         return None, FOR_EVER

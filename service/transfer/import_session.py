@@ -224,8 +224,8 @@ class ImportFold:
         by_group = own.get("groups") or {"covariance": (), "means": {}, "errors": {}}
         means, errors = by_group["means"], by_group["errors"]
         has_profiles = value.get("form") not in (None, "shared")
-        fits = means.keys() == errors.keys() and (not forms or "shared" in forms)
-        check(fits, "estimate.own" if "shared" in forms else "estimate.forms", "one is missing")
+        check(means.keys() == errors.keys(), "estimate.own", "one is missing")
+        check(not forms or "shared" in forms, "estimate.forms", "one is missing")
         parts: list[tuple[Any, ...]] = [
             (value.get("candidates"), "candidates", (), (len(drawn), dim)),
             (effects["values"], "effects", (n_effects,)),
@@ -235,15 +235,11 @@ class ImportFold:
             *((one, "own", (dim,)) for one in (*means.values(), *errors.values())),
             (value.get("lag_profiles"), "lag_profiles", (n_lags, width) if has_profiles else ()),
             ((value.get("intervals") or {}).get("lag_sums"), "intervals", (), (dim, 3, 2)),
-            *(
-                (form["profiles"], "forms", (min(len(form["profiles"]), n_lags), width))
-                for form in forms.values()
-            ),
-            *(
-                (form["effects"], "forms", (1 + n_effects,), (1 + sum(every),))
-                for form in forms.values()
-            ),
         ]
+        for form in forms.values():
+            n_own = min(len(form["profiles"]), n_lags)
+            parts.append((form["profiles"], "forms", (n_own, width)))
+            parts.append((form["effects"], "forms", (1 + n_effects,), (1 + sum(every),)))
         for part, field, *shapes in parts:
             check_shape(part, f"estimate.{field}", *shapes)
 

@@ -101,6 +101,11 @@ def deeper(kind: str, *path: Any, value: Any) -> Forge:
 
 
 NAN, INF = float("nan"), float("inf")
+SPREAD: dict[str, Any] = {"covariance": [[1.0, 0.0], [0.0, 1.0]], "spread": [1.0, 1.0]}
+SPREAD |= {"intervals": [[0.5, 2.0]] * 2, "gain": 0.0}
+GROUPS = SPREAD | {"by": "region", "means": {"north": [0.0, 0.0]}, "errors": {}}
+FORM = {"profiles": [[0.0, 0.0]], "effects": [0.0], "autocorrelation": 0.0, "excess": 0.0}
+FORM |= {"variance": 1.0, "over_none": 0.0, "rests_until": 0}
 # of fits that are done, still to come, and never due
 WINDOWS = [
     {"epoch": 2, "first": 9, "last": 12, "n_lags": 4, "due": 12},
@@ -218,6 +223,11 @@ FORGERIES: list[tuple[str, Forge]] = [
             "estimate", "estimate", "effects", value={"values": [1.0], "included": [], "share": []}
         ),
     ),
+    (
+        "estimate.estimate.own",  # a mean without an error
+        deeper("estimate", "estimate", "own", value=SPREAD | {"noise": 1.0, "groups": GROUPS}),
+    ),
+    ("estimate.estimate.forms", deeper("estimate", "estimate", "forms", value={"smooth": FORM})),
     *(
         ("estimate.estimate.diagnostics", deeper("estimate", "estimate", "diagnostics", value=v))
         for v in ({"a": "\ud800"}, {"\ud800": 1.0}, {"a": {"\ud800": 1.0}})

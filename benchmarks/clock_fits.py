@@ -19,7 +19,7 @@ import numpy as np
 from lhb_engine.history import Floats
 from service.commands.sessions import create_session
 from service.fits import job
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.fits.when_due import fit_now
 from service.rounds.slot_sums import keep_slots
@@ -180,7 +180,7 @@ def size(n_slots: int, a_slot: int, seed: int = 0, totals: Totals = "all") -> di
             estimate = answer.estimate
             assert estimate is not None
             answer = replace(answer, estimate={**estimate, "theta": None})
-            run(FinishFit(key, due, answer, agents, RetryPolicy()))
+            run(FinishFit(key, due, answer, agents))
             return spent, estimate
 
         for start in range(1, n_slots + 1, AT_ONCE):

@@ -22,7 +22,7 @@ from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import create_session
 from service.fits import prepared_fit
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.rounds.reward import Reward
 from service.rounds.slot_sums import keep_slots
@@ -88,7 +88,7 @@ def size(
             begun = [*range(n_rounds + 1, n_rounds + at_once + 1, at_once // 2), None]
             for begin in begun:
                 due = run(Ask(key, agents))
-                run(FinishFit(key, due, made(key, due), agents, RetryPolicy()))
+                run(FinishFit(key, due, made(key, due), agents))
                 if begin is not None:
                     run(Writing(key, agents, range(begin, begin + at_once // 2), rows))
             if isinstance(value, str):

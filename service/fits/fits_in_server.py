@@ -68,7 +68,7 @@ class FitPool(FitProcesses):
         if effects.due:
             for key, due in effects.due.items():
                 if key not in effects.removed:
-                    self._add(key, due, effects.seconds[key])
+                    self._add(key, *due)
             self._run_waiting()
         for key, at in effects.timed.items():
             if key not in effects.removed:

@@ -26,25 +26,18 @@ FIT = Actor("fit", None)
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """The number of attempts of a fit, and the seconds before the second one.
-
-    Every further pause is twice the one before.
-    """
-
-    attempts: int = 5
-    seconds: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class FinishFit(SessionCommand[str | None]):
-    """Command: record the result of the running fit, and install its estimate if it has one."""
+    """Command: record the result of the running fit, and install its estimate if it has one.
+
+    A fit has so many `attempts`. Every pause after the second one is twice the one before.
+    """
 
     key: SessionKey
     due: int
     fitted: Fitted
     agents: Agents
-    retry: RetryPolicy
+    attempts: int = 5
+    retry_seconds: float = 1.0  # before the second attempt
 
     def __call__(self, uow: UnitOfWork) -> str | None:
         """Return the recorded status; None if the session's running fit is another one by now.
@@ -77,8 +70,8 @@ class FinishFit(SessionCommand[str | None]):
 
     def _fail(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
         due.attempts += 1
-        if due.attempts < self.retry.attempts and not self.fitted.is_final:
-            due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
+        if due.attempts < self.attempts and not self.fitted.is_final:
+            due.retry_at = uow.now + self.retry_seconds * 2 ** (due.attempts - 1)
             session.schedule.waiting.append(due)
         self.agents.get(uow, session)
         record_fit(uow, session, due, "failed", self.fitted.reason)

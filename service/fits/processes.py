@@ -13,7 +13,7 @@ from service.base.process_pool import NotBegun, Processes
 from service.base.server_settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import SPENT, STARVED, prepare_process, run_fit, within_cpu_time
 from service.fits.process_places import Place, Places
 from service.rounds.slot_sums import keep_slots
@@ -49,7 +49,6 @@ class FitProcesses:
         self.on_record: Callable[[float, dict[str, Any]], dict[str, str]] = lambda *_: {}
         self._settings = settings
         self._agents = agents
-        self._retry = RetryPolicy(settings.fit_attempts, settings.fit_retry_seconds)
         self._processes = self._new_processes(settings.fit_workers)
         self._spare = self._new_processes(1)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -102,7 +101,8 @@ class FitProcesses:
             self._freed()
         if fitted is None:
             return True
-        finish = FinishFit(key, due, fitted, self._agents, self._retry)
+        attempts = self._settings.fit_attempts, self._settings.fit_retry_seconds
+        finish = FinishFit(key, due, fitted, self._agents, *attempts)
         status = await self._persist(finish)
         seconds = time.monotonic() - began
         if status is not None:

@@ -260,8 +260,7 @@ def announce(uow: UnitOfWork, session: SessionRow) -> None:
     """Have the session's current fit begun after the commit."""
     due = session.schedule.current
     if due is not None:
-        uow.effects.due[session.key] = due.key
-        uow.effects.seconds[session.key] = session_cost(session, due.key).seconds
+        uow.effects.due[session.key] = due.key, session_cost(session, due.key).seconds
 
 
 def _set_timer(uow: UnitOfWork, session: SessionRow) -> None:

@@ -73,9 +73,12 @@ class StoredPast(ABC):
         """
         return measured
 
-    @abstractmethod
     def has_changed(self, since: KeptSumsRow) -> bool:
-        """Return whether rows changed that sums have, at positions that are not known."""
+        """Return whether rows changed that sums have, at positions that are not known.
+
+        What changes at a position, by a correction or a void, goes out of the sums there.
+        """
+        return False
 
     @abstractmethod
     def whole(self) -> History:
@@ -177,10 +180,6 @@ class PastByDecision(StoredPast):
         predictor = agent.prediction
         first = max(self.window.first, 1 if predictor is None else predictor.since_round)
         return not has_sums and self.session.dropped_to >= first
-
-    def has_changed(self, since: KeptSumsRow) -> bool:
-        """Return False: what a void changes goes out of the sums at the void's position."""
-        return False
 
     def _moved(self, after: int, until: int) -> Rows:
         """Return the measurements of some positions, and those that voids at these change."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lhb_engine.history import Floats, Ints
-from service.rounds.stored_rows import joined_ranges, n_given, unnamed_after
+from service.rounds.stored_rows import joined_ranges, n_given, n_named
 from service.session.fit_schedule import Watermark
 from service.session.records import DecisionRow, SessionKey, SessionRow, SlotSumsRow, TrajectoryRow
 from service.session.slot_clock import SlotClock
@@ -215,7 +215,8 @@ def _read(sums: SlotSums, clock: SlotClock, span: tuple[int, int], measured: int
     reader, session = sums.reader, sums.session
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
     after, decided = span
-    round, none = unnamed_after(reader, session, after), bytes(8 * n_given(session))
+    round = reader.unnamed_after(session.key, after, n_named(reader, session))
+    none = bytes(8 * n_given(session))
     while after < decided:
         until = min(after + session.kind.sizes.n_positions, decided)
         names: list[str] = []

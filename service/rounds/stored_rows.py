@@ -133,11 +133,6 @@ def gaps_of(reader: Reader, session: SessionRow) -> Ints:
     return np.flatnonzero(~is_there[1:]) + 1
 
 
-def unnamed_after(reader: Reader, session: SessionRow, position: int) -> int:
-    """See `Reader.unnamed_after`."""
-    return reader.unnamed_after(session.key, position, n_named(reader, session))
-
-
 def n_named(reader: Reader, session: SessionRow) -> int:
     """Return how many rounds named trajectories have."""
     unnamed = reader.trajectory((*session.key, ""))

@@ -12,15 +12,14 @@ from service.session.records import UNCHANGED, EstimateRow, OptionChanges, Sessi
 class Effects:
     """What the server has to act on, and counts, once the batch is durable.
 
-    Fits that became due (by due round) and the CPU seconds that each is expected to take, sessions
-    with a newly installed estimate, sessions with a wake-up time, and deleted sessions.
+    Fits that became due (due round, and the CPU seconds that it is expected to take), sessions with
+    a newly installed estimate, sessions with a wake-up time, and deleted sessions.
     `counts` has, by kind and tenant, how many "decisions" and "rewards" are new, how many of these
     are "late_rewards", which came after their trajectory's next round had begun, and of how many
     rounds the rows went, "rounds_dropped". `fits` are the recorded ones.
     """
 
-    due: dict[SessionKey, int] = field(default_factory=dict)
-    seconds: dict[SessionKey, float] = field(default_factory=dict)
+    due: dict[SessionKey, tuple[int, float]] = field(default_factory=dict)
     installed: set[SessionKey] = field(default_factory=set)
     timed: dict[SessionKey, float] = field(default_factory=dict)
     removed: set[SessionKey] = field(default_factory=set)

@@ -137,7 +137,7 @@ class WorkState:
             session=copied_session(self.session),
             trajectory=replace(self.trajectory),
             agent=LiveAgent(deepcopy(agent) if learns else agent, self.agent.n_estimates, None),
-            effects=Effects({**done.due}, {**done.seconds}, timed={**done.timed}),
+            effects=Effects({**done.due}, timed={**done.timed}),
             fits=list(self.fits),
         )
 
@@ -209,7 +209,6 @@ class HiddenWork(UnitOfWork):
         session.append_token = None
         uow.save(session)
         uow.effects.due |= state.effects.due
-        uow.effects.seconds |= state.effects.seconds
         uow.effects.timed |= state.effects.timed
         for fit in state.fits:
             uow.add_estimate(fit)

@@ -13,7 +13,7 @@ from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import create_session
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.fits.when_due import tick
 from service.rounds.reward import Reward
@@ -132,7 +132,7 @@ class ServiceHarness:
         fitted = Fitted(None, reason=reason)
         if estimate is not None:
             fitted = Fitted(estimate.to_json(), {"numpy": "0"})
-        return self.run(FinishFit(self.key, due, fitted, self.agents, RetryPolicy(3, 10.0)))
+        return self.run(FinishFit(self.key, due, fitted, self.agents, 3, 10.0))
 
     def make_fits(self, url: str) -> None:
         """Make the fits that are due, part by part, as a fitting process does."""
@@ -143,7 +143,7 @@ class ServiceHarness:
                 assert answer.settled is not None
                 self.run(keep_slots(self.key, answer.settled))
                 continue
-            self.run(FinishFit(self.key, due, answer, self.agents, RetryPolicy(1)))
+            self.run(FinishFit(self.key, due, answer, self.agents, 1))
 
     @property
     def estimates(self) -> list[EstimateRow]:

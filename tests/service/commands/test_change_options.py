@@ -11,7 +11,7 @@ from service.base.problems import Problem
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
 from service.fits import warm_start
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.session.records import MOST_CHANGES, SessionRow
 from service.storage.transactions import Store
@@ -53,7 +53,7 @@ def fit(harness: ServiceHarness, url: str) -> None:
     while (due := harness.session.fit_due) is not None:
         answer = run_fit(url, *harness.key, due, 0.0)
         assert answer is not None
-        harness.run(FinishFit(harness.key, due, answer, harness.agents, RetryPolicy()))
+        harness.run(FinishFit(harness.key, due, answer, harness.agents))
 
 
 def replayed(harness: ServiceHarness) -> Any:

@@ -12,7 +12,7 @@ import service.fits.prepared_fit
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import History
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.rounds.history import PastByDecision
 from service.session.records import KeptSumsRow
@@ -149,7 +149,7 @@ class World:
         assert answer is not None
         if self.n > ALGORITHMS["anytime"].sizes.latest:  # before, no fit has sums
             self.compare(due, answer)
-        finish = FinishFit(self.harness.key, due, answer, self.harness.agents, RetryPolicy())
+        finish = FinishFit(self.harness.key, due, answer, self.harness.agents)
         self.harness.run(finish)
         self.n_fits += 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from service.base.problems import Problem
 from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.session.records import KeptSumsRow, SessionKey, SessionRow
 from service.storage.ports import Changes
@@ -135,7 +135,7 @@ class Twins:
                 assert answer is not None
                 assert answer.estimate is not None, answer
                 found.append(({**answer.estimate, "seconds": None}, answer.sums))
-                finish = FinishFit(key, due, answer, self.harness.agents, RetryPolicy())
+                finish = FinishFit(key, due, answer, self.harness.agents)
                 assert self.harness.run(finish) != "failed"
             assert all(one == found[0] for one in found)
 
@@ -157,7 +157,7 @@ class Twins:
         answer = run_fit(self.url, *key, due, 0.0)
         assert answer is not None
         assert answer.estimate is not None, answer
-        finish = FinishFit(key, due, answer, self.harness.agents, RetryPolicy())
+        finish = FinishFit(key, due, answer, self.harness.agents)
         assert self.harness.run(finish) != "failed"
         return answer.estimate
 

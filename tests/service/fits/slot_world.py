@@ -13,7 +13,7 @@ import service.fits.prepared_fit
 from service.commands.out_of_turn import ask_fit
 from service.fits import job
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.rounds import slot_history
 from service.rounds.slot_history import PastBySlot
@@ -206,7 +206,7 @@ class World:
             self.n_parts += 1
 
     def finish(self, due: int, fitted: Fitted) -> None:
-        finish = FinishFit(self.harness.key, due, fitted, self.harness.agents, RetryPolicy())
+        finish = FinishFit(self.harness.key, due, fitted, self.harness.agents)
         self.harness.run(finish)
 
     def kept(self) -> list[SlotSumsRow]:

@@ -12,7 +12,7 @@ from service.base.problems import Problem
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.session.records import SessionKey, SessionRow
 from service.storage.transactions import Store
@@ -113,9 +113,7 @@ class World:
 
     def finish(self, fitted: Fitted) -> Any:
         harness, due = self.harness, self.harness.session.fit_due or 0
-        status = harness.run(
-            FinishFit(harness.key, due, fitted, harness.agents, RetryPolicy(3, 1.0))
-        )
+        status = harness.run(FinishFit(harness.key, due, fitted, harness.agents, 3))
         assert fitted.estimate is not None, fitted.reason
         return status and {**fitted.estimate, "seconds": None}
 
@@ -223,7 +221,7 @@ def test_a_fit_that_runs_is_made_again(world: World) -> None:
     world.erase("ann")
     assert world.reason() != "erased"
     assert world.finish(running) is None
-    assert harness.effects.due == {harness.key: due}
+    assert {key: due for key, (due, _) in harness.effects.due.items()} == {harness.key: due}
     assert (len(harness.estimates), world.in_use()) == (n, before)
     found = world.fit()
     assert len(harness.estimates) == n + 1

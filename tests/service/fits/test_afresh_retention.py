@@ -9,7 +9,7 @@ import pytest
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.transfer.file_format import export_session, written
 from tests.contracts.conftest import reopen, store  # noqa: F401
@@ -48,7 +48,7 @@ def test_a_fit_that_finds_nothing_leaves_sums_for_the_next(
 
     def finish(fitted: Fitted) -> str:
         due = harness.session.fit_due or 0
-        command = FinishFit(harness.key, due, fitted, harness.agents, RetryPolicy())
+        command = FinishFit(harness.key, due, fitted, harness.agents)
         return str(harness.run(command))
 
     fitted = answer()

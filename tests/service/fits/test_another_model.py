@@ -8,7 +8,7 @@ import pytest
 from lhb_engine.agents.fit_cost import FitCost
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
@@ -101,7 +101,7 @@ def test_a_fit_that_runs_meanwhile_is_given_up_for_one_with_the_new_options(
     change(harness, trend=True)
     with harness.store.reader() as reader:
         file = b"".join(export_session(reader, harness.session))
-    harness.run(FinishFit(harness.key, due, answer, harness.agents, RetryPolicy()))
+    harness.run(FinishFit(harness.key, due, answer, harness.agents))
     with harness.store.reader() as reader:
         last = reader.estimate(harness.session.key, harness.session.n_estimates)
     assert last is not None

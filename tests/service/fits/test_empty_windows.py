@@ -6,7 +6,7 @@ import pytest
 
 from lhb_engine.agents import ALGORITHMS, make_agent
 from service.commands.erase_trajectory import erase_trajectory
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
@@ -32,7 +32,7 @@ def test_a_window_that_nobody_is_left_of_has_no_data(
     harness.run_large(erase_trajectory(harness.key, "ann"))
     answer = run_fit(database_url, *harness.key, due, 0.0)
     assert answer is not None
-    finish = FinishFit(harness.key, due, answer, harness.agents, RetryPolicy())
+    finish = FinishFit(harness.key, due, answer, harness.agents)
     assert harness.run(finish) == "insufficient_data"
     assert [one.attempts for one in harness.session.schedule.waiting if one.key == due] == []
     with harness.store.reader() as reader:

@@ -14,7 +14,7 @@ import pytest
 
 from service.commands.drop_rounds import drop_rounds, give_up_rounds, plan
 from service.fits.fit_answer import Fitted
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.rounds.slot_sums import keep_slots
 from service.storage.transactions import Slices, Store
@@ -73,7 +73,7 @@ class Killed(Twins):
                     found.append(({**fitted.estimate, "seconds": 0}, fitted.sums))
                     if is_killed:
                         self.kill()
-                finish = FinishFit(key, due, fitted, self.harness.agents, RetryPolicy())
+                finish = FinishFit(key, due, fitted, self.harness.agents)
                 assert self.harness.run(finish) != "failed"
                 if is_killed:
                     self.kill()

@@ -12,7 +12,7 @@ from lhb_engine.design.moments import Moments
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
@@ -157,8 +157,7 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     assert session.fit_due is not None
     assert running is not None
     assert running.sums is not None  # of the rows that are gone
-    policy = RetryPolicy(5, 0.0)
-    finish = FinishFit(session.key, session.fit_due, running, harness.agents, policy)
+    finish = FinishFit(session.key, session.fit_due, running, harness.agents, 5, 0.0)
     assert harness.run(finish) is None  # it is made again
     found = [twins.fit_one(i) for i in (0, 1)]
     assert found[0]["n_rows"] == found[1]["n_rows"]

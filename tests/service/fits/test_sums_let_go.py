@@ -11,7 +11,7 @@ from service.base.problems import Problem
 from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.transfer.replay import replay_session
 from tests.examples import on_one_database
@@ -187,7 +187,7 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
     harness.run_large(erase_trajectory(harness.key, "a"))
     assert world.kept() is None
     assert running.sums is not None
-    harness.run(FinishFit(harness.key, due.key, running, harness.agents, RetryPolicy()))
+    harness.run(FinishFit(harness.key, due.key, running, harness.agents))
     assert world.kept() is None  # a fit that had read the rows
     world.forget("a")
     n_fits, n_from_sums = world.n_fits, world.n_from_sums

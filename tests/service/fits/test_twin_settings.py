@@ -15,7 +15,7 @@ from service.base.problems import Problem
 from service.commands.decisions import Blocked
 from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session, create_session
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.session.records import SessionRow
 from service.storage.transactions import Store
@@ -52,7 +52,7 @@ def fit(harness: ServiceHarness, url: str) -> list[Any]:
         assert answer is not None
         assert answer.estimate is not None, answer
         found.append({**answer.estimate, "seconds": None})
-        harness.run(FinishFit(harness.key, due, answer, harness.agents, RetryPolicy(1)))
+        harness.run(FinishFit(harness.key, due, answer, harness.agents, 1))
     return found
 
 

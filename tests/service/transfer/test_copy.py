@@ -8,7 +8,7 @@ import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
 from service.commands.decisions import void_decision
-from service.fits.install import FinishFit, RetryPolicy
+from service.fits.install import FinishFit
 from service.fits.job import run_fit
 from service.storage.transactions import Store
 from service.transfer.copy_session import copied_session, copy_session
@@ -87,7 +87,7 @@ def test_a_copy_fits_all_that_its_source_has(
     assert len(harness.session.schedule.open) == 1
     answer = run_fit(database_url, *harness.key, due, 0.0)
     assert answer is not None
-    harness.run(FinishFit(harness.key, due, answer, harness.agents, RetryPolicy()))
+    harness.run(FinishFit(harness.key, due, answer, harness.agents))
     assert [status for _, status in harness.statuses] == ["ok"]
     assert harness.session.model_version == 1
     harness.reward(1.0, round=harness.decide().round)

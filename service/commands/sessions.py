@@ -171,17 +171,8 @@ def checked_agent(
 ) -> Agent:
     """Check a session that will be stored, and build its agent before any fit.
 
-    Raises what `check_rules`, which has the same arguments, and `first_agent` raise.
-    """
-    agent = first_agent(session, allow_oracles)
-    check_rules(session, asked, before, steps)
-    return agent
-
-
-def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
-    """Build a session's agent before any fit.
-
-    Raises 422 for an unknown algorithm or option, and for an algorithm that must be told the truth.
+    Raises what `check_rules`, which has the same arguments, raises; 422 for an unknown algorithm or
+    option, and for an algorithm that must be told the truth.
     """
     algorithm = session.algorithm
     kind = ALGORITHMS.get(algorithm)
@@ -197,7 +188,6 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
     try:
         agent = build_agent(session, None)
         agent.next_fit(0)  # a schedule that cannot begin is an option's fault too
-        return agent
     except OptionError as error:
         of_dim = error.option == "dim" and "dim" not in session.options  # no option: too large
         field = "dim" if of_dim else f"options.{error.option}"
@@ -207,6 +197,8 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
         raise Problem(ProblemCode.BAD_OPTION, detail, "options") from None
     except (OverflowError, MemoryError):
         raise Problem(ProblemCode.BAD_OPTION, "an option is too large", "options") from None
+    check_rules(session, asked, before, steps)
+    return agent
 
 
 def _canonical(request: str) -> str:

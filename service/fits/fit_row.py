@@ -56,9 +56,13 @@ def record_fit(
 
 
 def counted_fit(session: SessionRow, window: FitWindow, in_use: int, **members: Any) -> EstimateRow:
-    """Count a fit of a window, after which an estimate is `in_use`, and return its row."""
-    parent = session.estimate
-    session.count_fit(in_use)
+    """Count a fit of a window, after which an estimate is `in_use`, and return its row.
+
+    `in_use` is the estimate's number; 0: there is none.
+    """
+    parent, session.estimate = session.estimate, in_use
+    session.n_estimates += 1
+    session.model_version += in_use != parent
     place = *session.key, session.n_estimates, window.epoch, window.due
     version = session.model_version
     return EstimateRow(*place, **members, parent=parent, model_version=version)

@@ -31,7 +31,6 @@ from service.rounds.retention import changed_in_time, is_latest, last_before, ti
 from service.rounds.stored_rows import (
     NO_ROWS,
     Rows,
-    Void,
     first_not_used,
     joined_ranges,
     measured_of,
@@ -44,7 +43,7 @@ from service.rounds.stored_rows import (
 from service.session.fit_schedule import Watermark
 from service.session.records import KeptSumsRow, SessionRow
 from service.session.rules import has_only_sums
-from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader, in_columns
+from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader, Voided, in_columns
 
 Version = tuple[int, bool, float]  # from a position on: whether a round has a value, and its row's
 Versions = dict[int, float]  # what a round's row is, by the position from which on it is that
@@ -197,10 +196,9 @@ class PastByDecision(StoredPast):
         names = sorted(every)
         return Rows.of({name: Measurements.joined(every[name]) for name in names})
 
-    def _voids(self, after: int = 0, until: int = FOR_EVER) -> list[Void]:
+    def _voids(self, after: int = 0, until: int = FOR_EVER) -> list[Voided]:
         """Return the voids at positions after one, up to another that is in the window."""
-        rows = self.reader.voids(self.session.key, after, min(until, self._measured))
-        return [(row.trajectory, row.round, row.position, row.at) for row in rows]
+        return self.reader.voids(self.session.key, after, min(until, self._measured))
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""
@@ -389,8 +387,7 @@ class PastByTime(PastByDecision):
         at = times_of(self.reader, self.session)
         return last_before(at, self._closed_at, 0, self.window.last) + 1
 
-    def _moved(self, after: int, until: int) -> Rows:
-        return self._after(after, until)
+    _moved = StoredPast._moved
 
     def _after(self, after: int, until: int) -> Rows:
         """Return the rounds that close, begin or change at positions of a range, and spans."""
@@ -402,28 +399,27 @@ class PastByTime(PastByDecision):
         voids = [
             one
             for one in self._voids()
-            if (begin is None or one[3] >= begin) and (end is None or one[3] < end)
+            if (begin is None or one.at >= begin) and (end is None or one.at < end)
         ]
-        moves = [one for one in self._placed(voids) if after < one[2] <= until]
+        moves = [one for one in self._placed(voids) if after < one.position <= until]
         changed = [(name, round, round + self.window.n_lags - 1) for name, round, *_ in moves]
         begun = [(name, first - 1, last) for name, first, last in spans]
         return self._within([*begun, *late, *changed])
 
-    def _placed(self, voids: list[Void]) -> list[Void]:
+    def _placed(self, voids: list[Voided]) -> list[Voided]:
         """Return voids with the positions at which their rows change.
 
         That is after all decisions up to then; 0 where the round was one of the latest, so that no
         sums have its rows, and where sums were made anew after the void.
         """
-        times, placed = times_of(self.reader, self.session), list[Void]()
-        for name, round, position, at in voids:
-            [begun] = self.reader.positions((*self.session.key, name), round, round) or [FOR_EVER]
-            place = 0
-            if position > self.anew and not is_latest(self.session, self.window.last, begun):
-                n = last_before(times, at, 0, self.window.last)
+        times, last, placed = times_of(self.reader, self.session), self.window.last, list[Voided]()
+        for one in voids:
+            begun, place = one.begun or FOR_EVER, 0
+            if one.position > self.anew and not is_latest(self.session, last, begun):
+                n = last_before(times, one.at, 0, last)
                 if not is_latest(self.session, n, begun):
                     place = min(n + 1, self._n_positions)
-            placed.append((name, round, place, at))
+            placed.append(one._replace(position=place))
         return placed
 
     def _within(self, ranges: list[Range]) -> Rows:

@@ -213,7 +213,7 @@ def _read(sums: SlotSums, clock: SlotClock, span: tuple[int, int], measured: int
     the last void that counts.
     """
     reader, session = sums.reader, sums.session
-    void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
+    void = {one[:2] for one in reader.voids(session.key, 0, measured)}
     after, decided = span
     round = reader.unnamed_after(session.key, after, n_named(reader, session))
     none = bytes(8 * n_given(session))
@@ -330,8 +330,5 @@ def first_void_slot(reader: Reader, session: SessionRow, after: int) -> int:
     """
     clock = session.clock
     assert clock is not None
-    times = [
-        reader.time_of_round((*session.key, one.trajectory), one.round)
-        for one in reader.voids(session.key, after, FOR_EVER)
-    ]
+    times = (one.taken_at for one in reader.voids(session.key, after, FOR_EVER))
     return min((1 if at is None else clock.slots.at(at) for at in times), default=FOR_EVER)

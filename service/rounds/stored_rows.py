@@ -30,9 +30,15 @@ from lhb_engine.history import (
 from service.session.covariates import names_of_covariates
 from service.session.records import SessionRow
 from service.storage.giving_way import giving_way
-from service.storage.reader import FOR_EVER, Columns, MeasuredRow, Range, Reader, in_columns
-
-Void = tuple[str, int, int, float]  # trajectory, round, position and time of a decision's void
+from service.storage.reader import (
+    FOR_EVER,
+    Columns,
+    MeasuredRow,
+    Range,
+    Reader,
+    Voided,
+    in_columns,
+)
 
 
 class Rows(Mapping[str, Measurements]):
@@ -159,7 +165,7 @@ def last_decisions(
 
 
 def stored_parts(
-    rows: Iterable[Columns], session: SessionRow, voids: Iterable[Void], anew: int = FOR_EVER
+    rows: Iterable[Columns], session: SessionRow, voids: Iterable[Voided], anew: int = FOR_EVER
 ) -> Parts:
     """Return the stretches of consecutive rounds of trajectories, without values.
 
@@ -180,7 +186,7 @@ def stored_parts(
     kept = owners != session.erasing
     if not kept.all():
         owners, at, places, selected = owners[kept], at[kept], places[kept], selected[kept]
-    before, void = None, {(name, round): position for name, round, position, _ in voids}
+    before, void = None, {one[:2]: one.position for one in voids}
     if void:
         pairs = zip(owners, at.tolist(), strict=True)
         position = np.array([void.get(pair, -1) for pair in pairs], np.int64)

@@ -116,12 +116,6 @@ class SessionState:
     n_dropped_measurements: Count = 0  # of `n_measurements`, with voids
     n_dropped_complete: Count = 0  # of the dropped rounds: those that a measurement covered
 
-    def count_fit(self, in_use: int) -> None:
-        """Count a fit, after which the estimate with this number is in use; 0: none is."""
-        self.n_estimates += 1
-        self.model_version += in_use != self.estimate
-        self.estimate = in_use
-
     def n_complete_of(self, window: OpenWindow) -> int:
         """Return how many rounds of an open window are complete."""
         return self.n_complete if window is self.schedule.open[-1] else window.n_complete

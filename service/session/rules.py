@@ -149,10 +149,6 @@ def _loses_rounds(before: SessionRow, after: SessionRow) -> bool:
     return _gave_up(before) or (before.dropped_to > 0 and columns[0] != columns[1])
 
 
-def _is_learner(_: SessionRow, after: SessionRow) -> bool:
-    return after.kind.learns_within_epoch
-
-
 DROPPED, GIVEN_UP = "dropped rounds", "rounds up to position {before.dropped_to} are dropped"
 BY_SUMS = "dropped rounds, known by sums, that time closed"
 BY_ROWS = "dropped rounds, without a clock or with other columns"
@@ -177,7 +173,13 @@ CHANGES = (
 )
 COPIES = (
     Step(BY_ROWS, "copy", LOST, None, _loses_rounds, ProblemCode.ROUND_DROPPED),
-    Step("a past", f"copy with {LEARNER.name}", NO_PAST, "algorithm", _is_learner),
+    Step(
+        "a past",
+        f"copy with {LEARNER.name}",
+        NO_PAST,
+        "algorithm",
+        lambda _, after: LEARNER.holds(after),
+    ),
     UNMEASURED,
 )
 

@@ -63,6 +63,17 @@ class ChosenArm(NamedTuple):
     by: str  # who chose: `service.session.trial.PlayedBy`; of a log, its caller
 
 
+class Voided(NamedTuple):
+    """A voided decision; None where its row is gone."""
+
+    trajectory: str
+    round: int
+    position: int  # of the void
+    at: float  # of the void
+    begun: int | None  # position of the decision
+    taken_at: float | None
+
+
 class SumsPlace(NamedTuple):
     """What kept sums are of: see `KeptSumsRow`."""
 
@@ -421,15 +432,13 @@ class Reader(ABC):
         """
         return self._each("measured_covariates_in", *key, json.dumps(ranges), until)
 
-    def voids(self, key: SessionKey, after: int, until: int) -> list[VoidRow]:
+    def voids(self, key: SessionKey, after: int, until: int) -> list[Voided]:
         """Return the session's voided decisions at positions `after` + 1 to `until`, in order."""
-        return self._rows(VoidRow, "voids", *key, after, until)
+        return self._rows(Voided, "voids", *key, after, until)
 
-    def voids_in(
-        self, key: SessionKey, ranges: list[Range], until: int
-    ) -> list[tuple[str, int, int, float]]:
-        """Return trajectory, round, position and time of voids in ranges, up to a position."""
-        return self._all("voids_in", *key, json.dumps(ranges), until)
+    def voids_in(self, key: SessionKey, ranges: list[Range], until: int) -> list[Voided]:
+        """Return the voided decisions in ranges of rounds, of voids up to a position."""
+        return self._rows(Voided, "voids_in", *key, json.dumps(ranges), until)
 
     def voids_of(self, key: TrajectoryKey, first: int, last: int) -> list[VoidRow]:
         """Return the voided decisions of rounds first..last of a trajectory."""

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from service.lift.add_to_sums import sums_in_force, units_of
 from service.session.kept_contexts import unpack
-from service.session.records import SessionRow, TrajectoryRow
+from service.session.records import SessionRow, TrajectoryRow, VoidRow
 from service.session.rules import has_only_sums
 from service.session.spec import defaults
 from service.storage.giving_way import giving_way
@@ -83,7 +83,7 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
             yield record
         yield from (_record("measurement", one) for one in reader.measurement_log(key))
     for void in reader.voids(session.key, 0, FOR_EVER):
-        yield _record("void", void)
+        yield _record("void", VoidRow._make((*session.key, *void[:4])))
     for estimate in reader.estimate_log(session.key):
         yield _record("estimate", estimate)
     if has_only_sums(session):

@@ -6,6 +6,7 @@ import pytest
 
 from service.session.records import VoidRow
 from service.storage.ports import Changes, DropCursor, Dropped
+from service.storage.reader import Voided
 from service.storage.transactions import Slices, Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 
@@ -75,7 +76,12 @@ def test_a_pass_takes_what_nothing_needs(
             assert rounds == [r for r in range(1, len(held) + 1) if (name, r) not in gone]
             assert reader.first_left(key) == (rounds[0] if rounds else None)
             assert list(reader.measurement_log(key)) == [m for m in left if m.trajectory == name]
-        assert reader.voids(S1, 0, 99) == left_voids
+        stored = reader.voids(S1, 0, 99)
+        assert [VoidRow._make((*S1, *one[:4])) for one in stored] == left_voids
+        assert [one.begun for one in stored] == [
+            places[one.trajectory][one.round - 1] for one in stored
+        ]
+        assert [one.taken_at for one in stored] == [1000.0 + one.round for one in stored]
         counted = [(t.key, t.n_rounds, t.n_decisions, t.last_at) for t in reader.trajectories(S1)]
         assert counted == [(k, n, n, 1000.0 + n) for k, n in sorted(lengths.items())]
         assert len(reader.decisions(("t", "s2", ""), 0, 9)) == 1
@@ -133,4 +139,4 @@ def test_decisions_go_alone_where_values_are_not_of_them(store: Store) -> None:
     with store.reader() as reader:
         assert [row.round for row in reader.decision_log((*S1, "a"))] == [5]
         assert len(list(reader.measurement_log((*S1, "a")))) == 3
-        assert reader.voids(S1, 0, 9) == [void]
+        assert reader.voids(S1, 0, 9) == [Voided(*void[2:], None, None)]

@@ -144,6 +144,7 @@ create table voids (
     at double precision not null,
     primary key (tenant, session_id, trajectory, round, position)
 );
+create index voids_by_position on voids (tenant, session_id, position);
 
 create table estimates (
     tenant text collate "C" not null,

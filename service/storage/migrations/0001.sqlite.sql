@@ -156,6 +156,7 @@ create table voids (
     at real not null,
     primary key (tenant, session_id, trajectory, round, position)
 ) without rowid;
+create index voids_by_position on voids (tenant, session_id, position);
 
 create table estimates (
     tenant text not null,

@@ -452,13 +452,20 @@ group by round order by round
 insert into voids ({voids}) values ({voids_values})
 
 -- name: voids
--- with positions $3..$4, the first one left out
-select {voids} from voids t
-where tenant = $1 and session_id = $2 and position > $3 and position <= $4 and {not_erasing} order by position
+-- with positions $3..$4, the first one left out; each with its decision's position and time
+select t.trajectory, t.round, t.position, t.at, d.position, d.at from voids t
+left join decisions d on d.tenant = t.tenant and d.session_id = t.session_id
+    and d.trajectory = t.trajectory and d.round = t.round
+where t.tenant = $1 and t.session_id = $2 and t.position > $3 and t.position <= $4
+    and {not_erasing}
+order by t.position
 
 -- name: voids_in
--- of ranges of rounds; with positions up to $4
-select v.trajectory, v.round, v.position, v.at from {ranges} r cross join voids v
+-- the same of ranges of rounds; with positions up to $4
+select v.trajectory, v.round, v.position, v.at, d.position, d.at
+from {ranges} r cross join voids v
+left join decisions d on d.tenant = v.tenant and d.session_id = v.session_id
+    and d.trajectory = v.trajectory and d.round = v.round
 where v.tenant = $1 and v.session_id = $2 and v.trajectory = r.trajectory
     and v.round between r.first and r.last and v.position <= $4
 

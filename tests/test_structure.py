@@ -45,7 +45,7 @@ MOST_CONDITIONS = {
     "reward_mode": (2, 2),
     "default_reward": (5, 5),
     "covariates": (31, 15),
-    "trial": (27, 13),
+    "trial": (26, 12),
     "retention": (31, 13),
     "zero_start": (8, 4),
     "erasing": (16, 10),

@@ -168,10 +168,10 @@ def _oldest(reader: Reader, session: SessionRow, after: int, lift: Watermark) ->
 
 def in_lift(reader: Reader, session: SessionRow) -> Watermark:
     """Return up to where rounds and rewards are in the sums of lift; all, without a comparison."""
-    if not session.trial.is_on:
-        return Watermark(FOR_EVER, FOR_EVER)
     row = reader.lift_sums(session.key)
-    return Watermark(0, 0) if row is None else Watermark(row.measured, row.decided)
+    if row is None:
+        return Watermark(*session.trial.summed(FOR_EVER, FOR_EVER))
+    return Watermark(row.measured, row.decided)
 
 
 def times_of(reader: Reader, session: SessionRow) -> Callable[[int], float | None]:

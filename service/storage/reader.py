@@ -113,15 +113,10 @@ class Reader(ABC):
     def _log(self, kind: Callable[..., Row], name: str, *values: Any) -> Iterator[Row]:
         return (kind(*row) for row in self._each(name, *values))
 
-    def _first(self, name: str, *values: Any) -> Any:
-        """Return the first column of a statement's first row, or None."""
+    def _first(self, kind: Callable[[Any], Row], name: str, *values: Any) -> Row | None:
+        """Return the first column of a statement's first row as this kind of value, or None."""
         row = self._one(name, *values)
-        return None if row is None else row[0]
-
-    def _whole(self, name: str, *values: Any) -> int | None:
-        """Return a whole number as `_first` does."""
-        number: int | None = self._first(name, *values)
-        return number
+        return None if row is None or row[0] is None else kind(row[0])
 
     def _some(self, name: str, *values: Any) -> list[Any]:
         """Return rows of a named statement, up to one row after they exceed PAGE_BYTES."""
@@ -140,7 +135,7 @@ class Reader(ABC):
 
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """Return the session with this name, or None."""
-        id = self._first("session_named", tenant, name)
+        id = self._first(str, "session_named", tenant, name)
         return None if id is None else self.session((tenant, id))
 
     def controlled_by(self, key: SessionKey) -> list[str]:
@@ -206,7 +201,7 @@ class Reader(ABC):
 
     def _shown_until(self, key: TrajectoryKey) -> int:
         """Return the last round that may be shown: a log is hidden until it is whole."""
-        last = self._whole("shown_until", *key)
+        last = self._first(int, "shown_until", *key)
         return FOR_EVER if last is None else last
 
     def decisions(
@@ -241,11 +236,11 @@ class Reader(ABC):
 
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
         """Return the number of measured rounds among the session's positions first..last."""
-        return int(self._first(*self._window("count_measured", key, first, last)))
+        return self._first(int, *self._window("count_measured", key, first, last)) or 0
 
     def count_rounds(self, key: SessionKey, first: int, last: int) -> int:
         """Return how many rounds at positions first..last have rows."""
-        return int(self._first(*self._window("count_rounds", key, first, last)))
+        return self._first(int, *self._window("count_rounds", key, first, last)) or 0
 
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
         """Return the time at which the last unmeasured round of positions first..last ended.
@@ -258,8 +253,7 @@ class Reader(ABC):
 
     def agent_state(self, key: SessionKey) -> str | None:
         """Return the agent's state as JSON, or None if none has been stored."""
-        state: str | None = self._first("agent_state", *key)
-        return state
+        return self._first(str, "agent_state", *key)
 
     def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
         """Return a page, like that of `decisions`, of fits after a number, skipped ones too."""
@@ -327,8 +321,8 @@ class Reader(ABC):
 
         `n_named` rounds are of trajectories with a key, or erased.
         """
-        round = self._first("unnamed_after", *key, position, n_named)
-        return position if round is None else int(round) - 1
+        round = self._first(int, "unnamed_after", *key, position, n_named)
+        return position if round is None else round - 1
 
     def last_slot_sums(
         self, key: SessionKey, until: int, decided: int = FOR_EVER
@@ -381,7 +375,7 @@ class Reader(ABC):
 
     def first_replaced(self, key: SessionKey, position: int, until: int) -> int | None:
         """Return the least position that corrections at `position` + 1 to `until` replace."""
-        return self._whole("replaced", *key, position, until)
+        return self._first(int, "replaced", *key, position, until)
 
     def measurements_in(
         self, key: SessionKey, ranges: list[Range], until: int
@@ -459,7 +453,7 @@ class Reader(ABC):
 
         Or that of the round `n_later` after it, if there is one. Not `late`: of those in time.
         """
-        return self._whole("oldest_measured", *key, after, until, n_later, late)
+        return self._first(int, "oldest_measured", *key, after, until, n_later, late)
 
     def late_rounds(self, key: SessionKey, after: int, until: int, measured: int) -> list[Range]:
         """Return rounds, with those around, whose rows the first `measured` values changed late.
@@ -470,8 +464,8 @@ class Reader(ABC):
 
     def first_began_after(self, key: SessionKey, first: int, last: int, at: float) -> int:
         """Return the first of positions first..last taken after a time; without one `last` + 1."""
-        round = self._first(*self._window("first_began_after", key, first, last, at))
-        return last + 1 if round is None else int(round)
+        position = self._first(int, *self._window("first_began_after", key, first, last, at))
+        return last + 1 if position is None else position
 
     def oldest_open(self, key: SessionKey, first: int, last: int) -> int | None:
         """Return the least position of a round before those at positions first..last.
@@ -479,21 +473,19 @@ class Reader(ABC):
         The round comes right before a trajectory's first there, or begins a value of that first
         one.
         """
-        return self._whole(*self._window("oldest_open", key, first, last))
+        return self._first(int, *self._window("oldest_open", key, first, last))
 
     def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:
         """Return when the first round from a position on began; see `unnamed_after`."""
-        at: float | None = self._first("began_from", *key, position, n_named)
-        return at
+        return self._first(float, "began_from", *key, position, n_named)
 
     def time_of_round(self, key: TrajectoryKey, round: int) -> float | None:
         """Return when a round of a trajectory began; None if its row is not there."""
-        at: float | None = self._first("time_of_round", *key, round)
-        return at
+        return self._first(float, "time_of_round", *key, round)
 
     def first_left(self, key: TrajectoryKey) -> int | None:
         """Return the first round of a trajectory whose row is there, or None."""
-        return self._whole("first_left", *key)
+        return self._first(int, "first_left", *key)
 
     def played(self, key: SessionKey, first: int, last: int) -> list[PlayedRound]:
         """Return the rounds of a trial at positions first..last, in order of position."""
@@ -546,11 +538,11 @@ class Reader(ABC):
 
     def n_bytes(self) -> int:
         """Return the size of the database."""
-        return int(self._first("n_bytes"))
+        return self._first(int, "n_bytes") or 0
 
     def count_sessions(self, tenant: str, most: int) -> int:
         """Count a tenant's sessions, up to `most`."""
-        return int(self._first("n_sessions", tenant, most))
+        return self._first(int, "n_sessions", tenant, most) or 0
 
     def stored_by_tenant(self) -> list[tuple[str, float]]:
         """Return of each tenant about how many bytes its sessions' rows and kept sums take."""

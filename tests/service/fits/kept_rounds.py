@@ -11,6 +11,8 @@ import pytest
 import service.fits.prepared_fit
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import History
+from service.commands.decisions import void_decision
+from service.commands.out_of_turn import ask_fit
 from service.fits.fit_answer import Fitted
 from service.fits.install import FinishFit
 from service.fits.job import run_fit
@@ -18,6 +20,7 @@ from service.rounds.history import PastByDecision
 from service.session.records import KeptSumsRow
 from service.storage.reader import FOR_EVER
 from service.storage.transactions import Store
+from service.transfer.replay import SessionReplay, replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.lhb_engine.draw_little import draw_little
 from tests.lhb_engine.sized_agents import have_sizes
@@ -139,6 +142,22 @@ class World:
         """The trajectory was erased: nothing of it comes any more, and it may begin anew."""
         self.waiting = [late for late in self.waiting if late[2] != name]
         self.chosen[name] = []
+
+    def void(self, name: str, round: int) -> None:
+        harness = self.harness
+        harness.run(void_decision(harness.key, name, f"~{round}", harness.agents))
+
+    def ask(self) -> None:
+        """Have all that came fitted."""
+        self.harness.run(ask_fit(self.harness.key, self.harness.agents))
+        self.fit()
+
+    def replayed(self) -> SessionReplay:
+        """What a replay says, which finds no difference."""
+        with self.harness.store.reader() as reader:
+            replay = replay_session(reader, self.harness.session)
+        assert replay.differences == []
+        return replay
 
     def fit(self) -> None:
         due = self.harness.session.fit_due

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import remove_session
 from service.rounds import history
 from service.session.fit_schedule import Watermark
@@ -52,10 +50,7 @@ def test_a_session_lives_on_sums(
     for at_once in (4, 0):  # 0: rows of every fit from sums are read in slices
         have_sizes(monkeypatch, n_latest=at_once)
         read.clear()
-        with harness.store.reader() as reader:
-            replay = replay_session(reader, harness.session)
-        assert replay.differences == []
-        assert replay.estimates == world.n_fits
+        assert world.replayed().estimates == world.n_fits
         assert (len(read) >= world.n_from_sums) == (at_once == 0)
     assert max(read) < 200
     harness.run(remove_session(harness.key))
@@ -115,8 +110,7 @@ def test_rewards_may_be_later_than_the_latest_rows(
     assert world.n_from_sums > n + 3
     assert world.n_from_rows == n_from_rows
     assert max(harness.read) < 200  # type: ignore[attr-defined]
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    world.replayed()
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -156,10 +150,9 @@ def test_a_session_with_levels_lives_on_sums(
     read: list[int] = harness.read  # type: ignore[attr-defined]
     assert max(read[-3:]) < 150
     world.correct(3)
-    harness.run(void_decision(harness.key, "a", "~7", harness.agents))
-    harness.run(ask_fit(harness.key, harness.agents))
+    world.void("a", 7)
     n = world.n_from_sums
-    world.fit()
+    world.ask()
     assert world.n_from_sums == n + 1
     harness.run_large(erase_trajectory(harness.key, "a"))
     assert world.kept() is None
@@ -169,8 +162,7 @@ def test_a_session_with_levels_lives_on_sums(
     assert row is not None
     assert row.settled[:4] == b"LHBL"
     assert world.n_from_sums > n
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    world.replayed()
 
 
 @pytest.mark.slow
@@ -196,5 +188,4 @@ def test_after_a_change_of_the_world_sums_begin_anew(
     n = world.n_from_sums
     world.play(300, sign=-1.0)
     assert world.n_from_sums > n
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    world.replayed()

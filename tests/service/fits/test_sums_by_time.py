@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.out_of_turn import ask_fit
 from service.commands.sessions import change_session
-from service.transfer.replay import replay_session
 from tests.examples import on_one_database, repeats
 from tests.lhb_engine.draw_little import seldom_fitted  # noqa: F401
 from tests.lhb_engine.sized_agents import have_sizes
@@ -58,13 +55,6 @@ class Defaults(World):
         self.send(0.5, name, {"round": round}, {})
 
 
-def check_replay(harness: ServiceHarness, world: World) -> None:
-    with harness.store.reader() as reader:
-        replay = replay_session(reader, harness.session)
-    assert replay.differences == []
-    assert replay.estimates == world.n_fits
-
-
 @pytest.mark.parametrize(
     ("database_url", "names"),
     [("sqlite", ("", "a", "b")), *repeats(("sqlite", ("",)))],
@@ -89,33 +79,24 @@ def test_a_session_with_sums_of_values_lives_on_sums(
     assert max(read[-3:]) < 200
     n = world.n_from_sums
     world.late(names[-1], len(world.chosen[names[-1]]) - 1)
-    harness.run(
-        void_decision(
-            harness.key, names[-1], f"~{len(world.chosen[names[-1]]) - 4}", harness.agents
-        )
-    )
-    harness.run(ask_fit(harness.key, harness.agents))
-    world.fit()
+    world.void(names[-1], len(world.chosen[names[-1]]) - 4)
+    world.ask()
     assert world.n_from_sums == n + 1  # the round is not settled yet
     world.late(names[-1], 2)
-    harness.run(ask_fit(harness.key, harness.agents))
-    world.fit()
+    world.ask()
     assert world.n_from_sums == n + 2  # the old row goes out of the sums, and the new one in
-    harness.run(void_decision(harness.key, names[-1], "~7", harness.agents))
-    harness.run(ask_fit(harness.key, harness.agents))
-    world.fit()
+    world.void(names[-1], 7)
+    world.ask()
     assert world.n_from_sums == n + 3  # so do those that a void changes
     harness.run(change_session(harness.key, {"reward_wait_seconds": 200.0}))
     world.late(names[-1], len(world.chosen[names[-1]]) - 1)
-    harness.run(ask_fit(harness.key, harness.agents))
-    world.fit()
+    world.ask()
     assert world.n_from_sums == n + 3  # settled rounds are open again
     harness.run(change_session(harness.key, {"reward_wait_seconds": 10.0}))
     world.play(40)
-    harness.run(ask_fit(harness.key, harness.agents))
-    world.fit()
+    world.ask()
     assert world.n_from_sums > n + 2
-    check_replay(harness, world)
+    assert world.replayed().estimates == world.n_fits
 
 
 @pytest.mark.slow
@@ -135,16 +116,14 @@ def test_a_session_with_default_rewards_lives_on_sums(
     missing = [r for r in begun if r % 5 and (names[-1], r) not in world.rewarded]
     for round in (missing[-1], missing[0]):
         world.late(names[-1], round)
-        harness.run(ask_fit(harness.key, harness.agents))
-        world.fit()
+        world.ask()
     assert world.n_from_sums == n + 2  # the second one takes a default out of the sums
-    check_replay(harness, world)
+    assert world.replayed().estimates == world.n_fits
     harness.run_large(erase_trajectory(harness.key, "a"))
     world.forget("a")
     world.play(60)
     assert world.n_from_sums > n + 3
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    world.replayed()
 
 
 class LongSpans(Defaults):
@@ -183,7 +162,7 @@ def test_levels_of_rounds_that_time_closes_live_on_sums(
     played = world(harness, ("", "a", "b"), database_url)
     played.play(180)
     assert played.n_from_sums >= 3
-    check_replay(harness, played)
+    assert played.replayed().estimates == played.n_fits
 
 
 @pytest.mark.parametrize(
@@ -217,17 +196,15 @@ def test_voids_of_rounds_that_time_closes_leave_the_sums(
             rounds = {int(r) for r in rng.integers(1, n_rounds, 2)} | {n_rounds - i}
             for round in rounds - {k for of, k in void if of == name}:
                 void.add((name, round))
-                harness.run(void_decision(harness.key, name, f"~{round}", harness.agents))
+                played.void(name, round)
         with suppress(Problem):  # it has one already
             played.late("a", int(rng.integers(1, len(played.chosen["a"]))))
         with suppress(Problem):  # all of it is known
-            harness.run(ask_fit(harness.key, harness.agents))
-            played.fit()
+            played.ask()
     assert played.n_fits - n_fits >= 6
     # one may be after an alarm, since what is void here has paid
     assert played.n_from_sums - n >= played.n_fits - n_fits - 2
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    played.replayed()
 
 
 @pytest.mark.slow
@@ -240,7 +217,7 @@ def test_a_fleet_whose_rounds_time_closes_lives_on_sums(
     played = Defaults(harness, tuple(f"u{i:02}" for i in range(40)), database_url)
     played.play(240)
     assert played.n_from_sums >= 3
-    check_replay(harness, played)
+    assert played.replayed().estimates == played.n_fits
 
 
 @pytest.mark.parametrize(
@@ -275,9 +252,8 @@ def test_late_values_and_corrections_go_into_sums(
         if missing:
             played.late("a", missing[0])
             played.rewarded.append(("a", missing[0]))
-        harness.run(ask_fit(harness.key, harness.agents))
-        played.fit()
+        played.ask()
         played.correct(single[4 + i])
         played.play(20)
     assert played.n_fits - played.n_from_sums == n
-    check_replay(harness, played)
+    assert played.replayed().estimates == played.n_fits

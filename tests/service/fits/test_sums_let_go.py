@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from service.base.problems import Problem
-from service.commands.decisions import void_decision
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import ask_fit
 from service.fits.install import FinishFit
 from service.fits.job import run_fit
-from service.transfer.replay import replay_session
 from tests.examples import on_one_database
 from tests.lhb_engine.sized_agents import have_sizes
 from tests.service.fits.kept_rounds import (  # noqa: F401
@@ -47,22 +45,18 @@ def test_a_corrected_value_leaves_the_sums(
         assert row is not None
         assert row.n_settled > 20
         if oldest is None:
-            harness.run(void_decision(harness.key, "a", "~7", harness.agents))
+            world.void("a", 7)
         else:
             world.correct(oldest)
-        harness.run(ask_fit(harness.key, harness.agents))
-        world.fit()
+        world.ask()
         assert world.n_from_sums == n + 1
         world.play(25)
-        harness.run(ask_fit(harness.key, harness.agents))
-        world.fit()
+        world.ask()
         assert world.n_fits > n_fits
         world.play(12)
-        harness.run(ask_fit(harness.key, harness.agents))
-        world.fit()
+        world.ask()
         assert world.n_from_sums > n  # the next fits go on from new sums
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    world.replayed()
 
 
 @on_one_database
@@ -94,15 +88,13 @@ def test_voids_at_any_time_leave_the_sums(
             rounds = {int(rng.integers(1, n_rounds)), n_rounds - 2 * (i % 2)}
             for round in rounds - {k for of, k in void if of == name}:
                 void.add((name, round))
-                harness.run(void_decision(harness.key, name, f"~{round}", harness.agents))
+                world.void(name, round)
         world.correct(int(rng.integers(len(world.rewarded))))
-        harness.run(ask_fit(harness.key, harness.agents))
-        world.fit()
+        world.ask()
     assert world.n_fits - n_fits >= 8
     # one may be after an alarm, since what is void here has paid
     assert world.n_from_sums - n >= world.n_fits - n_fits - 1
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    world.replayed()
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -154,8 +146,7 @@ def test_a_value_that_was_far_too_large_leaves_no_rounding(
     harness.reward(0.1, **last, correct=True, reward_id="typed")
     n, place = world.n_from_sums, harness.session.n_measurements
     for _ in range(3):
-        harness.run(ask_fit(harness.key, harness.agents))
-        world.fit()
+        world.ask()
         world.play(15)
     row = world.kept()
     assert row is not None
@@ -163,8 +154,7 @@ def test_a_value_that_was_far_too_large_leaves_no_rounding(
     assert world.n_from_sums > n + 1
     last_found = [one.estimate for one in harness.estimates if one.estimate][-1]
     assert json.loads(last_found)["sigma_hat"] < 0.2
-    with harness.store.reader() as reader:
-        assert replay_session(reader, harness.session).differences == []
+    world.replayed()
 
 
 @on_one_database
@@ -197,7 +187,4 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
     assert after.n_settled > harness.session.n_measurements - 100 > before.n_settled
     assert world.n_fits > n_fits + 3
     assert world.n_from_sums > n_from_sums + 1
-    with harness.store.reader() as reader:
-        replay = replay_session(reader, harness.session)
-    assert replay.differences == []
-    assert 0 < replay.estimates_erased <= n_fits + 1
+    assert 0 < world.replayed().estimates_erased <= n_fits + 1

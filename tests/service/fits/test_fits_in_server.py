@@ -72,7 +72,7 @@ async def test_a_session_that_goes_before_its_fit_begins_leaves_the_process_to_o
 ) -> None:
     async with serve() as client:
         pool, gone = client.service.fits, ("", "gone")
-        pool.after_commit(Effects(due={gone: 4}, seconds={gone: 0.1}))
+        pool.after_commit(Effects(due={gone: (4, 0.1)}))
         pool.after_commit(Effects(removed={gone}))
         session = await client.create(algorithm="ad_lasso")
         await play(client, session, 4)

@@ -309,8 +309,8 @@ class Anytime(RankOneAgent):
         arguments = self.dim, self.prediction, n_means, self.products, most
         made = checked(told, predictor, self.horizon, *arguments)
         every, unchecked = told_apart([*follows(left_out), *made])
-        findings = [one.to_json() for one in every if not self.options.says(one)]
-        return findings, unchecked_json(unchecked)
+        every = [one for one in every if not self.options.says(one)]
+        return [one.to_json() for one in every], unchecked_json(unchecked)
 
     @property
     def keeps_sums(self) -> bool:
@@ -376,7 +376,8 @@ class Anytime(RankOneAgent):
             self.products = estimate.products
         self._count(tuple(dict.fromkeys((*self.products, *estimate.products))))
         if self.prediction is not None:
-            self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt)
+            found = [one["code"] for one in estimate.findings]
+            self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt, found=found)
 
     def counting(self, products: Products) -> Self:
         """Return the agent that counts the first of its products, or further ones after them.

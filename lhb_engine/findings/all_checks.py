@@ -116,10 +116,9 @@ def checked(
     series = Series.of(longest, _errors(longest, predictor))
     moves = predictor is not None and len(predictor.effects) > rows.covariates.shape[1] - n_means
     if predictor is not None:
-        rows, predictor = _said(rows, predictor)
-    model = predictor, horizon, dim, products, most
-    effects: Set[Code] = {SHARED} if moves else set()
-    return [*outcomes, *choices, *_all(rows, series, effects, *model, history.sets)]
+        rows, predictor = _said(rows, replace(predictor, found=before.found if before else []))
+    model = {SHARED} if moves else set[Code](), predictor, horizon, dim, products, most
+    return [*outcomes, *choices, *_all(rows, series, *model, history.sets)]
 
 
 def told_apart(results: Sequence[Finding | Unchecked]) -> tuple[list[Finding], list[Unchecked]]:

@@ -76,10 +76,8 @@ def _halves(rows: AlignedRounds, fewest: int) -> tuple[Ints, Ints]:
     order = order[np.argsort(rows.owner[order], kind="stable")]
     counts = np.unique(rows.owner[order], return_counts=True)[1]
     several = counts >= fewest
-    order = order[np.repeat(several, counts)]
-    counts = counts[several]
-    ends = np.cumsum(counts)
-    firsts = ends - counts
+    order, counts = order[np.repeat(several, counts)], counts[several]
+    firsts = np.cumsum(counts) - counts
     return np.column_stack([firsts, firsts + counts // 2]).reshape(-1), order
 
 
@@ -132,10 +130,11 @@ def check_others(
     size = float(expected @ expected)
     missing = -float(expected @ left) / max(size, 1e-300)
     each = np.bincount(owner.reshape(-1), expected * (left + missing * expected))
-    error = float(np.sqrt(each @ each)) / max(size, 1e-300)
-    if not size > 0.0 or SURE * error > 1.0:
+    error = float(np.linalg.norm(each)) / max(size, 1e-300)
+    unclear, known = not size > 0.0 or SURE * error > 1.0, "rewards_of_others" in predictor.found
+    if unclear and not known:
         yield Unchecked(("rewards_of_others",), "rows")
-    elif missing > max(LEAST_MISSING, SURE * error):
+    elif unclear or missing > max(LEAST_MISSING, (not known) * SURE * error):
         yield Finding(
             "rewards_of_others",
             "Rewards go with what all trajectories choose at about the same time, and not with "

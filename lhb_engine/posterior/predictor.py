@@ -44,6 +44,7 @@ class Predictor:
     stands_out: bool = True  # the direction stands out from the noise
     own: dict[str, Any] | None = None  # how own responses differ: `Responses.to_json`
     in_doubt: bool = False  # the last fit found that what it forecast did not come
+    found: list[str] = field(default_factory=list)  # codes of what its checks found
     # the fit knew what there was to choose from, so that `gain` could be said
     has_sets: bool = True
 
@@ -91,7 +92,7 @@ class Predictor:
         """
         out = asdict(self) | {name: getattr(self, name).tolist() for name in _ARRAYS}
         usual = {"autocorrelation": 0.0, "since_round": 1, "effects": [], "own": None}
-        usual |= {"stands_out": True, "has_sets": True, "forms": {}, "form": "shared"}
+        usual |= {"stands_out": True, "has_sets": True, "forms": {}, "form": "shared", "found": []}
         return {n: v for n, v in out.items() if n not in usual or v != usual[n]}
 
     @classmethod

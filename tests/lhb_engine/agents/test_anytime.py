@@ -372,6 +372,7 @@ def test_what_was_forecast_and_did_not_come_is_in_doubt():
     agent.install(zero)
     again = Anytime.from_state(DIM, HORIZON, agent.options, json.loads(json.dumps(agent.state())))
     assert (agent.deciding, again.deciding) == ("in_doubt", "in_doubt")
+    assert again.prediction.found == ["earns_less"]
     agent.install(replace(zero, findings=[], diagnostics={"alarm": True}))
     assert agent.deciding == "in_doubt"
     agent.install(replace(zero, findings=[]))

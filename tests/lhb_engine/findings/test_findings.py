@@ -284,7 +284,7 @@ def test_rewards_of_others_are_found_where_trajectories_play_together(level, n_u
     rewards = [paid(one, seed=user) for user, one in enumerate(own)]
     levels = level * numbers(9).standard_normal(n_users)
 
-    def outcomes(shift, known=KNOWN, in_turn=False):
+    def outcomes(shift, known=KNOWN, in_turn=False, before=None):
         parts = {}
         for user in range(n_users):
             measured = Measurements.single(
@@ -293,7 +293,7 @@ def test_rewards_of_others_are_found_where_trajectories_play_together(level, n_u
             places = user * 20 + np.arange(20) if in_turn else np.arange(20) * n_users + user
             parts[f"user-{user}"] = Trajectory(own[user], measured, positions=places + 1)
         rows = latest(over(parts, 20 * n_users), HORIZON)
-        every = checked(rows, known, HORIZON, DIM, None, 0)
+        every = checked(rows, known, HORIZON, DIM, before, 0)
         some, unchecked = told_apart(every)
         return [each.code for each in some], {code for each in unchecked for code in each.codes}
 
@@ -304,6 +304,10 @@ def test_rewards_of_others_are_found_where_trajectories_play_together(level, n_u
     weak = replace(KNOWN, lag_weights=0.001 * KNOWN.lag_weights)
     for not_made in (outcomes(1, None), outcomes(1, weak), outcomes(1, in_turn=True)):
         assert "rewards_of_others" in not_made[1] - {*not_made[0]}
+    before = replace(KNOWN, found=["rewards_of_others"])
+    still = outcomes(1, weak, before=before)[0]  # nothing says otherwise
+    assert ("rewards_of_others" in still) == (n_users == 40)
+    assert "rewards_of_others" not in outcomes(0, before=before)[0]
 
 
 @pytest.mark.parametrize(("n_rounds", "lasting"), [(20, 0.9), (20, 0.95), (8, 0.9)])

@@ -28,7 +28,7 @@ LEAST_PAIRS, MOST_PAIRS = 100, 4096  # of consecutive rounds that covariates are
 CHANCE_FOLLOWS = 1e-5  # of a covariate that follows by chance, at one fit
 LEAST_HIDDEN = 0.15  # of what choices earn, that a covariate hides
 # chance, and share of the choices' own, from which squares' chi-squared speaks for what is offered
-PERHAPS, BENT = 0.1, 0.06
+PERHAPS, BENT = 0.1, 0.1
 LASTING = 0.98  # of a covariate, at most, is there in the next round
 # whose each row is, one trajectory after the other, and how many rows apart errors may go together
 Near = tuple[Ints, int] | None
@@ -185,13 +185,14 @@ def following(rows: AlignedRounds, n_named: int, n_means: int) -> Flags:
     pays = _are_clear(CHANCE, *(one[:n_named] for one in (effects, np.diag(spread), n_free)))
     direct = _total(effects[n_named:], dim, rows.n_lags)
     earned = float((taken[later] @ direct).std())
-    halves = slice(n_choices), slice(n_choices, 2 * n_choices)
     for j in np.flatnonzero(pays):
         by, spread, *_ = _regressed(told[later, j], every, alike)
-        # Wald's chi-squared of these coefficients
-        straight, bent = (float(by[of] @ np.linalg.pinv(spread[of, of]) @ by[of]) for of in halves)
-        of_offers = bent > max(chdtri(n_choices, PERHAPS), BENT * straight)
-        if straight < chdtri(n_choices, CHANCE_FOLLOWS) or of_offers:
+        # Wald's chi-squared of choices, of those at each time, and of their squares
+        slices = slice(n_choices), *(slice(k * dim, k * dim + dim) for k in range(6))
+        wald = [float(by[of] @ np.linalg.pinv(spread[of, of]) @ by[of]) for of in slices]
+        most = int(np.argmax(wald[1:4]))
+        of_offers = wald[4 + most] > max(chdtri(dim, PERHAPS), BENT * wald[1 + most])
+        if wald[0] < chdtri(n_choices, CHANCE_FOLLOWS) or of_offers:
             continue
         lasts = min(max(float(by[2 * n_choices + j]), 0.0), LASTING)
         moved = effects[j] * _total(by, dim, rows.n_lags) / (1.0 - lasts)
@@ -226,8 +227,7 @@ def _clear(
     chance: float, target: Flags, columns: Floats, alike: Sequence[Ints], told: Floats, near: Near
 ) -> tuple[Floats, float]:
     """Return coefficients over their errors, (k,), 0 where by chance, and what they explain."""
-    every = _about(np.column_stack([told, target, columns]), alike)
-    told, rest = np.hsplit(every, [told.shape[1]])
+    told, rest = np.hsplit(_about(np.column_stack([told, target, columns]), alike), [told.shape[1]])
     rest = rest - told @ np.linalg.lstsq(told, rest)[0]
     by, spread, explained, n_free = _regressed(rest[:, 0], rest[:, 1:], alike, near)
     variances = np.diag(spread)

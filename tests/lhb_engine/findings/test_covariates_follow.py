@@ -23,7 +23,7 @@ def played(kind: type[Activity], seed: int) -> tuple[OneSession, float]:
     return session, float(paid / (1.163 / np.sqrt(3.0)))
 
 
-@pytest.mark.parametrize("seed", [2, *repeats(3, 6, 7)])
+@pytest.mark.parametrize("seed", [17, *repeats(2, 3, 6, 7)])
 def test_an_activity_that_choices_move_is_left_out_and_named(seed: int) -> None:
     """With the activity in the regression the agent takes the worst arms: they pay at once."""
     session, share = played(Activity, seed)

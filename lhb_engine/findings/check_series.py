@@ -117,8 +117,8 @@ def _correlated(rho: float, n_pairs: int) -> Iterator[Finding]:
         yield Finding(
             "errors_correlated",
             f"Rewards that follow each other err alike (correlation {rho:.2f}): something that "
-            "lasts moves them. The fit allows for it. Report what it is if you know it: a season, "
-            "a trend, levels, or a covariate.",
+            "lasts moves them, or what choices pay has changed. The fit allows for the first: if "
+            "you know what it is, report it as a covariate.",
         )
 
 

@@ -233,7 +233,10 @@ def test_errors_that_last_are_found_in_one_trajectory_and_in_many():
     noise = np.zeros(ROUNDS)
     for t, drawn in enumerate(numbers(3).standard_normal(ROUNDS)):
         noise[t] = 0.8 * noise[t - 1] + 0.1 * drawn
-    assert codes(one(contexts, paid(contexts) + noise)) == ["errors_correlated"]
+    [lasting] = found(one(contexts, paid(contexts) + noise))
+    assert lasting.code == "errors_correlated"
+    # these were looked for before, and a session may be told of them
+    assert not any(told in lasting.message for told in ("season", "trend", "level"))
 
     def users(sd):
         """Eighty of ten rounds, each with a level of its own."""

@@ -710,6 +710,17 @@ def test_slow_contexts_beside_slow_errors_are_no_change_of_lags():
     assert not [*check_halves(rows, errors, KNOWN, HORIZON)]
 
 
+def test_errors_that_go_with_contexts_at_all_lags_are_no_change_of_lags():
+    """What those of the future show, too, no choice has caused."""
+    contexts, draws = contexts_of(), np.random.default_rng(1)
+    half = np.where(TIME > ROUNDS / 2, 1.0, -1.0)
+    sides = draws.choice([-1.0, 1.0], 2 * HORIZON)
+    both = np.convolve(contexts @ THETA, sides)[HORIZON : HORIZON + ROUNDS]
+    errors = 0.15 * half * both + 0.5 * draws.standard_normal(ROUNDS)
+    rows = align(latest(one(contexts, errors), HORIZON))
+    assert not [*check_halves(rows, errors, KNOWN, HORIZON)]
+
+
 def test_every_finding_says_what_to_do():
     """Every sentence that a check may say ends in something that a person can do."""
     tells = ("report", "set the", "give arms", "leave", "make a session", "look for", "check that")

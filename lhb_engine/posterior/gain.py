@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from lhb_engine.context_sets import LEAST
 from lhb_engine.history import Floats
@@ -18,6 +19,7 @@ FAR_BELOW = 2.1
 # rows that the prior's width weighs as many as: it lets draws promise more than there is, and
 # agree on a best choice where nothing acts
 PRIOR_ROWS, RIGHT_ROWS = 64.0, 4.0
+LEAST_OF_ARM = 16  # sets: in fewer, one arm is often the best in each, and another one in others
 FEW = f"Fewer than {LEAST} context sets of decisions with several arms are kept."
 
 
@@ -47,15 +49,15 @@ def gain(
         return FEW
     several = [contexts for contexts in sets if len(contexts) > 1]
     sets = [contexts - contexts.mean(axis=0) for contexts in several]  # chance earns 0
-    chosen, most = np.zeros((2, len(totals)))
+    chosen, most = np.zeros((2, len(sets), len(totals)))  # by set and draw
     signal = doubt = 0.0
-    for contexts in sets:
+    for i, contexts in enumerate(sets):
         pays = contexts @ totals.T
         turns = np.bincount((contexts @ deciding.T).argmax(axis=0), minlength=len(contexts))
         signal += float((pays.mean(axis=1) ** 2).mean())
         doubt += float(pays.var(axis=1).mean())
-        chosen += (1.0 - epsilon) * (turns @ pays) / len(deciding)
-        most += pays.max(axis=0)
+        chosen[i] = (1.0 - epsilon) * (turns @ pays) / len(deciding)
+        most[i] = pays.max(axis=0)
     noise = doubt / n_rows * np.array([PRIOR_ROWS, RIGHT_ROWS])
     share, likely = (signal / np.maximum(signal + noise, 1e-300)).tolist()
     drawn = (totals - (1.0 - likely) * totals.mean(axis=0)).T
@@ -65,12 +67,13 @@ def gain(
     ]
     fixed, is_fixed = None, all(np.array_equal(contexts, several[0]) for contexts in several)
     below = FAR_BELOW if is_fixed or errors_last else BELOW
-    if len({len(contexts) for contexts in sets}) == 1:
-        best = (np.mean(sets, axis=0) @ totals.T).max(axis=0)
-        fixed = _said(chosen / len(sets) - best, share, below)
-    left = _said((most - chosen) / len(sets), 1.0, below, LEFT_ABOVE)
+    if len({len(contexts) for contexts in sets}) == 1 and (is_fixed or len(sets) >= LEAST_OF_ARM):
+        arms = np.array(sets) @ totals.T
+        best = arms.mean(axis=0).argmax(axis=0)
+        fixed = _said(chosen - arms[:, best, np.arange(len(best))], share, below)
+    left = _said(most - chosen, 1.0, below, LEFT_ABOVE)
     return {
-        "over_chance": _said(chosen / len(sets), share, below),
+        "over_chance": _said(chosen, share, below),
         "over_best_arm": fixed,
         "still_to_gain": left | {"low": max(left["low"], 0.0)},
         "best_is_right": float(np.mean(right)),
@@ -78,9 +81,11 @@ def gain(
 
 
 def _said(drawn: Floats, share: float, below: float, above: float = ABOVE) -> dict[str, float]:
-    """Return `share` of the mean of draws, and a 95% interval around that mean and the value."""
-    mean = float(drawn.mean())
+    """Return `share` of the mean of draws (n_sets, n_draws), and a 95% interval for all sets."""
+    by_draw, by_set = drawn.mean(axis=0), drawn.mean(axis=1)
+    mean = float(by_draw.mean())
     value = share * mean
-    low, high = np.quantile(drawn, ENDS).tolist()
-    low, high = mean + below * (low - mean), mean + above * (high - mean)
-    return {"value": value, "low": min(low, value), "high": max(high, value)}
+    few = float(stdtrit(len(by_set) - 1, ENDS[1])) * float(by_set.std(ddof=1)) / len(by_set) ** 0.5
+    low, high = (np.quantile(by_draw, ENDS) - mean).tolist()
+    low, high = mean - np.hypot(below * low, few), mean + np.hypot(above * high, few)
+    return {"value": value, "low": min(float(low), value), "high": max(float(high), value)}

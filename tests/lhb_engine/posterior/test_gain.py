@@ -12,7 +12,7 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 
 THETA = np.array([1.0, 0.0])
-SETS = [np.array([[1.0, 0.0], [0.0, 1.0]])] * 3 + [np.array([[0.0, 1.0], [1.0, 1.0]])]
+SETS = ([np.array([[1.0, 0.0], [0.0, 1.0]])] * 3 + [np.array([[0.0, 1.0], [1.0, 1.0]])]) * 4
 
 
 def found(totals: list[list[float]], epsilon: float = 0.0, **other: Any) -> dict[str, Any]:
@@ -60,15 +60,33 @@ def test_intervals_are_wider_than_draws() -> None:
     one = answer["over_chance"]
     assert one["high"] - one["value"] == pytest.approx(ABOVE * 0.475 * 0.5)
     assert one["value"] - one["low"] == pytest.approx(BELOW * 0.475 * 0.5)
-    one = answer["over_best_arm"]
-    assert one["high"] - one["low"] == pytest.approx((ABOVE + BELOW) * 0.475 * 0.25)
+    sets = [np.eye(2) + i for i in range(16)]
+    one = found([[0.0, d] for d in draws.tolist()], sets=sets)["over_best_arm"]
+    assert one["high"] - one["low"] == pytest.approx((ABOVE + BELOW) * 0.475)
     assert answer["still_to_gain"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     some = found([[1.0, d] for d in (3.0 * draws).tolist()])["still_to_gain"]
     assert some["low"] == 0.0 < some["value"]
-    far = found([[0.0, 1.0 + d] for d in draws.tolist()])["still_to_gain"]
-    wide = 0.475 * 0.75
+    far = found([[0.0, 1.0 + d] for d in draws.tolist()], sets=sets)["still_to_gain"]
+    wide = 0.475
     assert far["high"] - far["value"] == pytest.approx(LEFT_ABOVE * wide)
     assert far["value"] - far["low"] == pytest.approx(BELOW * wide)
+
+
+def test_intervals_count_that_other_sets_would_have_another_mean() -> None:
+    """As of 4 sets, which a log of a year leaves a session of 30 rounds."""
+    pays = [0.2, 0.6, 1.0, 1.4]  # over chance, by set
+    sets = [np.array([[2.0 * pay, 0.0], [0.0, 0.0]]) for pay in pays]
+    one = found([[1.0, 0.0]], sets=sets)["over_chance"]
+    half = 3.182446305 * np.std(pays, ddof=1) / 2.0
+    assert [one["low"], one["high"]] == pytest.approx([0.8 - half, 0.8 + half], rel=1e-6)
+
+
+def test_of_few_sets_no_arm_is_called_the_best() -> None:
+    """One arm may be the best in each: that it would be in all others, too, is no knowledge."""
+    sets = [np.eye(2) + i for i in range(16)]
+    assert found([[1.0, 0.0]], sets=sets)["over_best_arm"] is not None
+    assert found([[1.0, 0.0]], sets=sets[1:])["over_best_arm"] is None
+    assert found([[1.0, 0.0]], sets=[np.eye(2)] * 4)["over_best_arm"] is not None  # fixed arms
 
 
 def test_arms_that_never_change_need_more_to_be_told_apart() -> None:

@@ -42,7 +42,11 @@ def check_forecast(rows: AlignedRounds, before: Predictor | None) -> Iterator[Fi
     n = float(rows.intercept[later] @ rows.intercept[later])
     spread = float(left.std()) or before.noise  # rewards without noise may all fall short alike
     short = -float(left @ rows.intercept[later]) / n
-    error = spread * np.sqrt((1.0 + rho) / (1.0 - rho) * (1.0 / n + 1.0 / max(before.n_rows, 1)))
+    told = rows.beside[(rows.number >= before.since_round) & (rows.number <= before.last_round)]
+    far = rows.beside[later].T @ rows.intercept[later] / n
+    known = float(far @ np.linalg.pinv(told.T @ told) @ far)  # a line errs more, the longer it goes
+    known = max(known, 1.0 / max(before.n_rows, 1))
+    error = spread * np.sqrt((1.0 + rho) / (1.0 - rho) * (1.0 / n + known))
     if short > max(SURE * error, LEAST_SHORT * spread, LEAST_SHARE * float(rows.y[later].std())):
         yield Finding(
             "earns_less",

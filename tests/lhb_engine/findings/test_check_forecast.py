@@ -60,6 +60,15 @@ def test_rewards_without_noise_may_all_fall_short_alike() -> None:
     assert [len([*check_forecast(one, dull)]) for one in levels] == [0, 0, 1]
 
 
+def test_a_line_errs_more_the_longer_it_goes_on() -> None:
+    """A fall that a told line's error makes likely is none; one without a line is."""
+    time = np.linspace(-1.0, 1.0, 400)[:, None]
+    fell = rows(-0.05 * LATER, white())
+    told = replace(fell, covariates=time * fell.intercept[:, None])
+    assert [*check_forecast(fell, BEFORE)]
+    assert not [*check_forecast(told, replace(BEFORE, effects=np.zeros(1)))]
+
+
 def test_errors_that_last_fall_short_by_chance() -> None:
     walk = 0.3 * np.cumsum(white(7))
     walk -= walk[LATER].mean() + 0.2

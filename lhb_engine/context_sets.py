@@ -5,6 +5,7 @@ from lhb_engine.history import LATEST
 MOST = 64  # sets of the latest rounds
 LEAST_APART = 4  # so that many short sessions store little
 LEAST = 4  # fewer say nothing of rounds to come
+FEW = f"Fewer than {LEAST} context sets of decisions with several arms are kept."
 
 
 def step(position: int, latest: int = LATEST) -> int:

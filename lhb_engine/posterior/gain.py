@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from lhb_engine.context_sets import LEAST
+from lhb_engine.context_sets import FEW, LEAST
 from lhb_engine.history import Floats
 
 ENDS = (0.025, 0.975)  # of an interval
@@ -20,7 +20,6 @@ FAR_BELOW = 2.1
 # agree on a best choice where nothing acts
 PRIOR_ROWS, RIGHT_ROWS = 64.0, 4.0
 LEAST_OF_ARM = 16  # sets: in fewer, one arm is often the best in each, and another one in others
-FEW = f"Fewer than {LEAST} context sets of decisions with several arms are kept."
 
 
 def are_enough(sets: Sequence[Floats]) -> bool:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from lhb_engine.context_sets import FEW
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.products import resized
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate, LagForm, signal_of
 from lhb_engine.history import Floats
-from lhb_engine.posterior.gain import FEW
 
 MOST_SIZE = 1e100  # of what is squared
 _ARRAYS = ("lag_weights", "theta", "effects")

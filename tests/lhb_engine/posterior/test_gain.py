@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent
-from lhb_engine.posterior.gain import ABOVE, BELOW, FAR_BELOW, FEW, LEFT_ABOVE, PRIOR_ROWS, gain
+from lhb_engine.context_sets import FEW
+from lhb_engine.posterior.gain import ABOVE, BELOW, FAR_BELOW, LEFT_ABOVE, PRIOR_ROWS, gain
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 

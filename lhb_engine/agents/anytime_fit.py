@@ -304,7 +304,8 @@ class AnytimeFit:
             return False  # products that no fit has counted yet
         if self._forms.in_use != old.form or (not old.has_sets and are_enough(self.sets)):
             return False
-        is_late = old.last_round >= self.settings.early * self.horizon
+        growth, _ = self.settings.growth(old.last_round, self.horizon)
+        is_late = growth == self.settings.late_growth
         fresh = 0 < self.settings.renewed * old.n_rows <= self.past.covered()["n_rows"]
         if not is_late or fresh or due >= self.settings.renewed * old.last_round:
             return False
@@ -375,6 +376,7 @@ class AnytimeFit:
         form: LagForm,
         start: Floats | None = None,
         weights: Floats | None = None,
+        errors_last: bool = False,
     ) -> Posterior:
         """Draw the posterior from rows with independent noise, by the seed of a fit due then."""
         if form != SHARED:
@@ -396,6 +398,7 @@ class AnytimeFit:
             signed=self.options.signed,
             value_before=None if self.options.zero_start else 1.0 / self.units.contexts,
             baseline=self.baseline,
+            errors_last=errors_last,
             settings=self.settings,
         )
 

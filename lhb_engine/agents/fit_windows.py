@@ -89,10 +89,8 @@ def anytime_windows(
         if due > after:
             first = 1 if memory is None else max(1, due - memory + 1)
             yield FitWindow(epoch, first, due, min(horizon, due), due)
-        early = due < settings.early * horizon
-        growth = settings.early_growth if early else settings.late_growth
+        growth, end = settings.growth(due, horizon)
         step, times = max(settings.least_step, ceil(due * (growth - 1.0))), 1
         if most is not None and step >= most:
-            end = min(after, int(settings.early * horizon)) if early else after
-            step, times = most, max(1, (end - due) // most)
+            step, times = most, max(1, int((min(after, end) - due) // most))
         due, epoch = due + step * times, epoch + times

@@ -1,6 +1,7 @@
 """The constants of the anytime agent (docs/model.md 7). They are not options of the service."""
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True)
@@ -8,13 +9,17 @@ class AnytimeSettings:
     """Constants of schedule, sampler and checks; only `lhb bench decide` changes them."""
 
     least_step: int = 3  # fewest rounds between two fits (7.1)
-    # early_growth, late_growth: ratio of a fit's round to the previous fit's (7.1)
+    # ratio of a fit's round to the previous fit's (7.1)
     early_growth: float = 1.15
+    middle_growth: float = 1.06
     late_growth: float = 1.12
     # a late fit only checks the installed direction until the rounds are this many times those that
     # the direction's fit had seen
     renewed: float = 1.4
     early: float = 2.5  # fits before this many horizons are early ones (7.1)
+    # between these, in rounds and in horizons, fits are closest (7.1)
+    often: int = 120
+    late: float = 20.0
     acceptance: float = 2.0  # standard errors in (7.11)
     # most_chains, least_chains: bounds of the number of chains
     most_chains: int = 32
@@ -27,3 +32,13 @@ class AnytimeSettings:
     sweeps: int = 8
     kept: int = 8  # sweeps after it, whose draws are averaged
     temper: float = 4.0  # divisor of the log evidence in (7.8)
+
+    def growth(self, due: int, horizon: int) -> tuple[float, float]:
+        """Return g of (7.1) after a fit due at a round, and the round up to which g holds."""
+        if due < self.early * horizon:
+            return self.early_growth, self.early * horizon
+        if due < self.often:
+            return self.late_growth, self.often
+        if due < self.late * horizon:
+            return self.middle_growth, self.late * horizon
+        return self.late_growth, inf

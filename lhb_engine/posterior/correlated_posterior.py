@@ -36,16 +36,18 @@ def correlated_posterior(
     if old is not None:
         rho = data.autocorrelation(old.theta, old.lag_weights, old.beside)
         start, weights = old.theta, old.lag_weights
-    posterior = sample(data.whitened(rho), start=start, weights=weights)
+    last = rho != 0.0
+    posterior = sample(data.whitened(rho), start=start, weights=weights, errors_last=last)
     if data.has_levels:
         return _of_levels(data, sample, posterior, rho)
     again = data.autocorrelation(posterior.theta, posterior.weights, posterior.effects)
     if abs(again - rho) > REFIT:
         rho = again
-        posterior = sample(data.whitened(rho), start=posterior.theta, weights=posterior.weights)
+        about = {"start": posterior.theta, "weights": posterior.weights}
+        posterior = sample(data.whitened(rho), **about, errors_last=True)
     if rho == 0.0:
         return posterior, rho
-    plain = sample(data.whitened(0.0), start=start, weights=weights)
+    plain = sample(data.whitened(0.0), start=start, weights=weights, errors_last=True)
     is_plain = misfit(data, plain, 0.0) < misfit(data, posterior, rho)
     return (plain, 0.0) if is_plain else (posterior, rho)
 

@@ -72,7 +72,8 @@ def expected_presample(rows: AlignedRounds | RowMoments, value: float) -> Expect
     return ExpectedPresample(mean / value, np.sqrt(variance), value)
 
 
-ROWS_A_LAG = 10.0  # fewer tell smooth lag weights from others too seldom
+# fewer rows a lag tell smooth lag weights from others too seldom: at least, at most, and in rows
+ROWS_A_LAG, LASTING_A_LAG, FEW_ROWS = 6.0, 10.0, 120.0
 MOST_UNKNOWNS = 1000  # lags times features; with more, moments are too large
 MOST_FEATURES = 300  # a test of directions costs their cube
 CONSTANT = 1e-11  # of the contexts' mean square: a direction of less variance never varied
@@ -215,6 +216,7 @@ def rank_one_posterior(
     signed: bool = False,
     value_before: float | None = None,
     baseline: bool = False,
+    errors_last: bool = False,
     settings: AnytimeSettings | None = None,
 ) -> Posterior:
     """Sample the posterior of the rank-one model (docs/model.md 7) and average the draws.
@@ -225,7 +227,8 @@ def rank_one_posterior(
     Half of the chains start at a direction found before (`start`) and the lag weights found with
     it, the others at random and at 0. With `signed` lag weights may be negative; theta is then
     oriented such that they sum to >= 0. With `value_before` the last feature is that of the rounds
-    before the first, of this value there: (7.29). With `baseline` all draws have one.
+    before the first, of this value there: (7.29). With `baseline` all draws have one. Where
+    `errors_last`, smooth lag weights need more rows.
     `settings` are numbers of chains and sweeps, and the temper of (7.8).
     """
     settings = settings or AnytimeSettings()
@@ -247,7 +250,9 @@ def rank_one_posterior(
         w = _started(weights, rows.n_lags, n_chains, rng)
         w *= float(np.linalg.norm(start * scale)) / size
     groups: list[Chains] = [Chains(scaled, theta, rng, signed, w)]
-    are_told = rows.n_lags > 1 and rows.n_rows >= ROWS_A_LAG * rows.n_lags  # from spikes
+    shortest = float(np.clip(FEW_ROWS / rows.n_lags, ROWS_A_LAG, LASTING_A_LAG))
+    least = LASTING_A_LAG if errors_last else shortest
+    are_told = rows.n_lags > 1 and rows.n_rows >= least * rows.n_lags  # from spikes
     if settings.smooth_chains and are_told and rows.n_lags * len(scale) <= MOST_UNKNOWNS:
         rng = np.random.Generator(np.random.PCG64([*seed, 1]))
         theta = _directions(start, scale, settings.smooth_chains, rng)

@@ -62,15 +62,23 @@ def test_next_fit_is_the_first_window_due_later():
     ]
 
 
-def test_fits_of_anytime_are_early_up_to_two_and_a_half_horizons():
-    dues = [window.due for window in islice(anytime_windows(100, None), 30)]
+@pytest.mark.parametrize(
+    ("horizon", "growths"),
+    [
+        (100, {(100, 250): 1.15, (250, 2000): 1.06, (2000, 9000): 1.12}),
+        (10, {(26, 120): 1.12, (120, 200): 1.06, (200, 900): 1.12}),
+        (4, {(26, 900): 1.12}),
+    ],
+)
+def test_fits_of_anytime_are_early_then_from_120_rounds_close_up_to_twenty_horizons(
+    horizon, growths
+):
+    dues = [window.due for window in islice(anytime_windows(horizon, None), 90)]
     steps = {due: after - due for due, after in pairwise(dues)}
-    between, later = (
-        [due for due in dues[:-1] if a <= due < b] for a, b in ((100, 250), (250, 900))
-    )
-    assert min(len(between), len(later)) >= 4
-    assert [steps[due] for due in between] == [ceil(due * (1.15 - 1.0)) for due in between]
-    assert [steps[due] for due in later] == [ceil(due * (1.12 - 1.0)) for due in later]
+    for (first, end), growth in growths.items():
+        between = [due for due in dues[:-1] if first <= due < end]
+        assert len(between) >= 4
+        assert [steps[due] for due in between] == [ceil(due * (growth - 1.0)) for due in between]
 
 
 @pytest.mark.parametrize("horizon", [1, 7, 40, 100])

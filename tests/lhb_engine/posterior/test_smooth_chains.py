@@ -44,13 +44,23 @@ def test_many_small_lag_weights_are_learned_from_fewer_rows():
     assert off[8] < off[0]
 
 
-def test_with_few_rows_there_is_one_kind():
-    seen = rows(FADING, 0, n=10 * HORIZON - 1)
-    kinds = [
-        rank_one_posterior(seen, [1], settings=AnytimeSettings(smooth_chains=n)).theta
-        for n in (0, 8)
-    ]
-    np.testing.assert_array_equal(*kinds)
+@pytest.mark.parametrize(("least", "errors_last"), [(6 * HORIZON, False), (10 * HORIZON, True)])
+def test_with_few_rows_there_is_one_kind(least, errors_last):
+    """Fewer rows are enough where errors do not last."""
+
+    def has_two(n):
+        thetas = [
+            rank_one_posterior(
+                rows(FADING, 0, n=n),
+                [1],
+                errors_last=errors_last,
+                settings=AnytimeSettings(smooth_chains=chains),
+            ).theta
+            for chains in (0, 8)
+        ]
+        return not np.array_equal(*thetas)
+
+    assert [has_two(least - 1), has_two(least)] == [False, True]
 
 
 def test_the_draws_of_smooth_lag_weights_are_those_of_dense_algebra():

@@ -46,9 +46,9 @@ class GainAnswer(TypedDict):
     """What choices earn a round, by posterior draws on context sets of the latest rounds.
 
     `over_chance` is against an arm at random, `over_best_arm` against the best fixed place in the
-    list of arms (null in fewer than 16 sets, or of unlike arms), `still_to_gain` what the
-    best choices would earn beyond. `best_is_right` is the probability that the likeliest arm pays
-    most. Where `if_shared` is true, all holds if all features pay at the same lags.
+    list of arms (null where numbers of arms differ, and of fewer than 16 sets that differ),
+    `still_to_gain` what the best choices would earn beyond. `best_is_right` is the probability that
+    the likeliest arm pays most. Where `if_shared`, all holds if all features pay at the same lags.
     """
 
     over_chance: EarnedAnswer

@@ -72,7 +72,7 @@ def expected_presample(rows: AlignedRounds | RowMoments, value: float) -> Expect
     return ExpectedPresample(mean / value, np.sqrt(variance), value)
 
 
-# fewer rows a lag tell smooth lag weights from others too seldom: at least, at most, and in rows
+# smooth lag weights are tried from 120 rows on, at 6 to 10 rows a lag; at 10 where errors last
 ROWS_A_LAG, LASTING_A_LAG, FEW_ROWS = 6.0, 10.0, 120.0
 MOST_UNKNOWNS = 1000  # lags times features; with more, moments are too large
 MOST_FEATURES = 300  # a test of directions costs their cube

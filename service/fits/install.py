@@ -29,7 +29,7 @@ FIT = Actor("fit", None)
 class FinishFit(SessionCommand[str | None]):
     """Command: record the result of the running fit, and install its estimate if it has one.
 
-    A fit has so many `attempts`. Every pause after the second one is twice the one before.
+    A fit has at most so many `attempts`. Every pause but the first is twice the one before.
     """
 
     key: SessionKey

@@ -53,15 +53,20 @@ def direction_of(world: LongHorizonEnvironment, estimate: Estimate) -> tuple[Flo
     return theta / length, length
 
 
-def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
-    """Return for each quantity whether what is said of it holds; None where nothing is said."""
+def held(estimate: Estimate, world: LongHorizonEnvironment, *, drawn: bool = False) -> Said | None:
+    """Return for each quantity whether what is said of it holds; None where nothing is said.
+
+    Bands of draws, which nobody says to hold, are looked at with `drawn`, and they alone; lag
+    weights then of lags that pay.
+    """
     intervals = estimate.intervals
-    if estimate.theta is None or intervals is None:
+    if estimate.theta is None or intervals is None or intervals.get("drawn", False) != drawn:
         return None
     theta = np.array(intervals["theta"])
     true, length = direction_of(world, estimate)
     weights = world.weights[intervals["lags"]] * length
-    given = [(i, w) for i, w in zip(intervals["lag_weights"], weights, strict=True) if i]
+    pairs = zip(intervals["lag_weights"], weights, strict=True)
+    given = [(i, w) for i, w in pairs if i and (w or not drawn)]
     own = np.array(intervals.get("lag_profiles", [])).reshape(-1, len(true), 2)
     profiles = getattr(world, "profiles", np.outer(world.weights, true * length))[: len(own)]
     profiles = np.pad(profiles, ((0, 0), (0, len(true) - profiles.shape[1])))  # of products
@@ -77,7 +82,7 @@ def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
 
 
 def play(
-    world: World, seed: int, algorithm: str = "anytime"
+    world: World, seed: int, algorithm: str = "anytime", *, drawn: bool = False
 ) -> tuple[list[Said | None], list[tuple[float, float]], int]:
     """Play one run.
 
@@ -87,6 +92,8 @@ def play(
     seed : int
     algorithm : str
         One of `OPTIONS`.
+    drawn : bool
+        Look at bands of draws instead of intervals.
 
     Returns
     -------
@@ -112,7 +119,7 @@ def play(
     for estimate in run.estimates:
         if estimate.theta is None or estimate.last_round < SETTLED:
             continue
-        said = held(estimate, environment)
+        said = held(estimate, environment, drawn=drawn)
         found.append(said)
         if said is not None and said["angle"]:
             cosine = float(np.clip(estimate.theta @ direction_of(environment, estimate)[0], -1, 1))
@@ -125,10 +132,11 @@ def run(
     seeds: Sequence[int],
     *,
     algorithm: str = "anytime",
+    drawn: bool = False,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
-    """Play every world with one of the algorithms in `OPTIONS`.
+    """Play every world with one of the algorithms in `OPTIONS`; `drawn` as in `play`.
 
     Returns
     -------
@@ -139,7 +147,9 @@ def run(
     """
     rows = []
     for world in worlds:
-        played = Parallel(n_jobs=jobs)(delayed(play)(world, seed, algorithm) for seed in seeds)
+        played = Parallel(n_jobs=jobs)(
+            delayed(play)(world, seed, algorithm, drawn=drawn) for seed in seeds
+        )
         every = [said for found, _, _ in played for said in found]
         angles = np.array([pair for _, pairs, _ in played for pair in pairs]).reshape(-1, 2)
         sizes = np.sqrt(np.mean(angles**2, axis=0)).tolist() if len(angles) else [None, None]

@@ -81,11 +81,13 @@ class Estimate:
         Directions that decisions take in turn, instead of theta, so that all arms stay in play
         until it is known which is best. None: decisions are by theta.
     intervals, gain, totals, levels : dict or None
-        95% intervals; what choices earn a round; what an action pays in all lags together; how far
-        trajectories' levels differ. The members are those of `IntervalsAnswer`, `GainAnswer`,
-        `TotalsAnswer` and `LevelsAnswer` of clients/sdk/answers.py. None where not known.
+        95% intervals, or bands of posterior draws (`drawn`); what choices earn a round; what an
+        action pays in all lags together; how far trajectories' levels differ. The members are those
+        of `IntervalsAnswer`, `GainAnswer`, `TotalsAnswer` and `LevelsAnswer` of
+        clients/sdk/answers.py. None where not known.
     no_intervals, no_gain, no_totals : str or None
-        Why an estimate with a direction has none of these, or no intervals of some lag weights.
+        Why an estimate with a direction has none of these, or no intervals of some lag weights, or
+        why intervals are `drawn`.
     effects : dict or None
         What covariates do, as `EffectsAnswer`, without names. None without covariates.
     own : dict or None

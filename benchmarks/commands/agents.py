@@ -150,6 +150,7 @@ def certainty(
     algorithm: Annotated[
         str, typer.Option(help="anytime, or ad_lasso with standard_errors.")
     ] = "anytime",
+    drawn: Annotated[bool, typer.Option(help="Bands of draws instead of intervals.")] = False,
     world: Worlds = None,
     seeds: Seeds = 10,
     first_seed: FirstSeed = 5000,
@@ -169,7 +170,9 @@ def certainty(
         raise typer.BadParameter(f"no such world; there are {[w.name for w in table.WORLDS]}")
     progress = printing(table.HEADER, as_json)
     numbers = range(first_seed, first_seed + seeds)
-    rows = table.run(worlds, numbers, algorithm=algorithm, jobs=jobs, progress=progress)
+    rows = table.run(
+        worlds, numbers, algorithm=algorithm, drawn=drawn, jobs=jobs, progress=progress
+    )
     show({"algorithm": algorithm, "worlds": rows}, as_json, ())
 
 

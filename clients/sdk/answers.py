@@ -23,12 +23,14 @@ class IntervalsAnswer(TypedDict):
 
     Intervals of `lag_weights` belong to `lags`; null: a weight is not clear of 0. Intervals of
     `lag_profiles`, a list of features for each lag, are there where features' own profiles decide;
-    so are those of `lag_sums`, of each feature over its first lags, its later ones, and all.
+    so are those of `lag_sums`, of each feature over its first lags, its later ones, and all. Where
+    `drawn`, they are bands of posterior draws, not shown to hold: `no_intervals` says why.
     """
 
     theta: list[tuple[float, float]]
     lags: list[int]
     lag_weights: list[tuple[float, float] | None]
+    drawn: NotRequired[bool]
     effects: NotRequired[list[tuple[float, float]] | None]
     lag_profiles: NotRequired[list[list[tuple[float, float]]] | None]
     lag_sums: NotRequired[list[list[tuple[float, float]]] | None]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-COLUMNS = ("of", "name", "value", "low", "high")  # of an estimate's table
+COLUMNS = ("of", "name", "value", "low", "high", "drawn")  # of an estimate's table
 UNKNOWN = (None, None)
 
 
@@ -12,8 +12,8 @@ def to_frame(answer: Iterable[Any]) -> Any:
     """Return an answer, or a listing, as a DataFrame.
 
     An estimate has a row for each number of `theta`, and for each of its `lag_weights`, with 95%
-    intervals; lift has a row a point, what has items (`series`, `credit_by_feature`) one an item,
-    and any other answer is one row.
+    intervals, or bands of draws (`drawn`); lift has a row a point, what has items (`series`,
+    `credit_by_feature`) one an item, and any other answer is one row.
     """
     pandas = _needed("pandas", "to_frame")
     if not isinstance(answer, Mapping):
@@ -44,7 +44,7 @@ def plot(answer: Mapping[str, Any]) -> Any:
         for axis, (of, part) in zip(axes[0], table.groupby("of", sort=False), strict=True):
             bars = part["value"] - part["low"], part["high"] - part["value"]
             axis.bar(part["name"].map(str), part["value"], yerr=bars)
-            axis.set(title=of)
+            axis.set(title=f"{of}, bands of draws" if part["drawn"].any() else of)
     elif "expected" in columns:
         table.plot(x="last_round", y=["reward", "expected"], ax=first)
     elif "difference" in columns:
@@ -58,14 +58,14 @@ def plot(answer: Mapping[str, Any]) -> Any:
 
 def _estimated(estimate: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
     of_estimate = estimate.get("intervals") or {}
-    theta = estimate["theta"]
+    theta, drawn = estimate["theta"], bool(of_estimate.get("drawn"))
     names = estimate.get("features") or range(len(theta))
     intervals = of_estimate.get("theta") or [UNKNOWN] * len(theta)
     for name, value, interval in zip(names, theta, intervals, strict=False):
-        yield "theta", name, value, *interval
+        yield "theta", name, value, *interval, drawn
     at = dict(zip(of_estimate.get("lags", ()), of_estimate.get("lag_weights", ()), strict=True))
     for lag, value in enumerate(estimate["lag_weights"]):
-        yield "lag weight", lag, value, *(at.get(lag) or UNKNOWN)
+        yield "lag weight", lag, value, *(at.get(lag) or UNKNOWN), drawn
 
 
 def _needed(module: str, function: str) -> Any:

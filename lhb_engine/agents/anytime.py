@@ -18,13 +18,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, known_level
 from lhb_engine.design.presample import with_presample
-from lhb_engine.design.products import (
-    MOST_PRODUCTS,
-    Products,
-    products_of,
-    resized,
-    with_products,
-)
+from lhb_engine.design.products import MOST_PRODUCTS, Products, products_of, resized, with_products
 from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import unchecked_json
 from lhb_engine.history import FitWindow, Floats, History, Ints, Trajectory

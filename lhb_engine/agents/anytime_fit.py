@@ -25,7 +25,13 @@ from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.outliers import are_repeated
 from lhb_engine.posterior.own_responses import Evidence, ResponseSpread, spread_of
 from lhb_engine.posterior.predictor import SHOWN, Predictor, residuals
-from lhb_engine.posterior.profile_intervals import LeastSquares, are_shared, drawn_totals, misfit
+from lhb_engine.posterior.profile_intervals import (
+    LeastSquares,
+    are_shared,
+    drawn_intervals,
+    drawn_totals,
+    misfit,
+)
 from lhb_engine.posterior.random_walk import less_walk, walk_gain
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.sparse_profiles import profile_posterior
@@ -198,7 +204,7 @@ class AnytimeFit:
             active_lags=tuple(active.tolist()),
             candidates=drawn,
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
-            intervals=None if isinstance(certain, str) else certain.intervals(),
+            intervals=drawn_intervals(left) if isinstance(certain, str) else certain.intervals(),
             no_intervals=certain if isinstance(certain, str) else certain.unclear,
             gain=None if isinstance(earned, str) else earned,
             no_gain=earned if isinstance(earned, str) else None,

@@ -33,12 +33,7 @@ from lhb_engine.posterior.fit_data import MOST_UNKNOWNS, FitData, fit_data, late
 from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
-from lhb_engine.posterior.profile_intervals import (
-    TOO_FEW,
-    LeastSquares,
-    profile_certainty,
-    totals,
-)
+from lhb_engine.posterior.profile_intervals import TOO_FEW, LeastSquares, profile_certainty, totals
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
 

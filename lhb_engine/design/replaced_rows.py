@@ -114,10 +114,7 @@ class _Versions(dict[int, list[_Version]]):
 
 
 def with_voids(
-    rows: "AlignedRounds",
-    rounds: Parts,
-    beside: Floats,
-    sequences: Iterable[tuple[int, int, int]],
+    rows: "AlignedRounds", rounds: Parts, beside: Floats, sequences: Iterable[tuple[int, int, int]]
 ) -> "AlignedRounds":
     """Return rows that know what they were before decisions were voided.
 

@@ -241,11 +241,7 @@ def _of_errors(
 
 
 def _unchecked(
-    rows: AlignedRounds,
-    is_short: bool,
-    predictor: Predictor | None,
-    horizon: int,
-    codes: Set[str],
+    rows: AlignedRounds, is_short: bool, predictor: Predictor | None, horizon: int, codes: Set[str]
 ) -> Iterator[Unchecked]:
     """Say which checks of time and of lags are not made; `codes` are what was found before them."""
     if is_short:

@@ -51,11 +51,7 @@ class Rounds(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        parts: Trajectories,
-        n_means: int,
-        horizon: int,
-        by: Predictor | None = None,
+        cls, parts: Trajectories, n_means: int, horizon: int, by: Predictor | None = None
     ) -> "Rounds":
         """Return the rounds of `parts`, whose last `n_means` covariates `with_means` adds."""
         every = Parts.of(parts)

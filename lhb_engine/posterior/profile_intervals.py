@@ -4,7 +4,7 @@ What holds for any form of the lag profiles needs none of them: every lag of eve
 column, and nothing is chosen (docs/model.md 14).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,11 +29,13 @@ from lhb_engine.posterior.linearised_intervals import (
     bound,
     holding,
 )
-from lhb_engine.posterior.rank_one_posterior import Posterior
+from lhb_engine.posterior.rank_one_posterior import Posterior, units
 
 ALIKE = 1e-10  # eigenvalue over the largest, of scaled columns that cannot be told apart
 SEEN = 1e-6  # of a direction's length: what is less of it takes no part
 MOST_FEATURES = 64  # whose totals have a covariance
+MOST_LAGS = 100  # that have bands of draws: those that reach farthest
+ENDS = (0.025, 0.975)  # of such a band
 WIDER_TOTALS = 1.5  # than draws, which understate what is not known
 WIDER_SMOOTH = 1.5  # of draws of smooth lag profiles: true ones may have edges
 TOO_FEW = "Too few rows to know every lag of every feature, which shared `profiles` need not."
@@ -62,25 +64,57 @@ def are_shared(forms: Sequence[Posterior]) -> bool:
     return forms[0].n_features > 1 and all(one.form == "shared" for one in forms)
 
 
+def _drawn(forms: Sequence[Posterior], of: Callable[[Posterior], Floats]) -> Floats:
+    """Return as many draws of each form, (n_draws, ...), of what `of` says."""
+    parts = [of(one) for one in forms]
+    most = max(map(len, parts))
+    parts = [one[np.arange(most) * len(one) // most] for one in parts]
+    for at, one in enumerate(forms):
+        if one.form == "smooth":
+            middle = parts[at].mean(axis=0)
+            parts[at] = middle + WIDER_SMOOTH * (parts[at] - middle)
+    return np.concatenate(parts)
+
+
 def drawn_totals(forms: Sequence[Posterior], apart: float = 0.0) -> Floats:
     """Return draws of what an action pays in all by each feature, (n_draws, n_features).
 
     Each form of lag profiles that may hold gives as many draws (docs/model.md (14.6)), with errors
     of a variance of `apart` a feature.
     """
-    drawn = [one.totals for one in forms]
-    most = max(map(len, drawn))
-    drawn = [one[np.arange(most) * len(one) // most] for one in drawn]
-    for at, one in enumerate(forms):
-        if one.form == "smooth":
-            middle = drawn[at].mean(axis=0)
-            drawn[at] = middle + WIDER_SMOOTH * (drawn[at] - middle)
-    every = np.concatenate(drawn)
+    every = _drawn(forms, lambda one: one.totals)
     if apart == 0.0:
         return every
     errors = np.random.default_rng(0).standard_normal(every.shape)
     errors -= errors.mean(axis=0)
     return np.asarray(every + np.sqrt(apart) * errors / errors.std(axis=0))
+
+
+def drawn_intervals(forms: Sequence[Posterior]) -> dict[str, Any]:
+    """Return `Estimate.intervals` of the first form by draws of all, not shown to hold: (14.8)."""
+    used, n = forms[0], forms[0].n_features
+    theta, own = used.theta[:n], used.weights[:, :n] if used.weights.ndim == 2 else None
+    weights = _bands(
+        _drawn(forms, lambda one: one.along), used.weights if own is None else own @ theta
+    )
+    lags = np.sort(np.argsort(-np.abs(weights).max(axis=1), kind="stable")[:MOST_LAGS])
+    bands = {
+        "theta": np.clip(_bands(units(drawn_totals(forms)), theta), -1.0, 1.0).tolist(),
+        "lags": lags.tolist(),
+        "lag_weights": weights[lags].tolist(),
+        "drawn": True,
+    }
+    if own is not None and own.size <= MOST_UNKNOWNS:
+        bands["lag_profiles"] = _bands(_drawn(forms, lambda one: one.phi), own).tolist()
+    return bands
+
+
+def _bands(drawn: Floats, values: Floats) -> Floats:
+    """Return bands of draws (n_draws, ...) that hold some values (...), (..., 2)."""
+    middle = drawn.mean(axis=0)
+    ends = middle + WIDER_TOTALS * (np.quantile(drawn, ENDS, axis=0) - middle)
+    least = 0.0 if drawn.min() >= 0.0 else -np.inf
+    return holding(np.moveaxis(np.maximum(ends, least), 0, -1), values)
 
 
 def totals(

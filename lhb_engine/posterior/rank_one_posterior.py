@@ -126,6 +126,26 @@ class Posterior:
             drawn = drawn[:, None] * thetas
         return np.asarray(drawn[:, : self.n_features])
 
+    @property
+    def along(self) -> Floats:
+        """Draws of the lag weights of a theta of length 1, that of each draw, (n_draws, n_lags)."""
+        (thetas, weights), n, along = self.draws, self.n_features, units(self.totals)
+        if weights.ndim == 2:
+            return np.asarray(weights * np.vecdot(thetas[:, :n], along)[:, None])
+        return np.asarray(np.einsum("skd,sd->sk", weights[:, :, :n], along))
+
+    @property
+    def phi(self) -> Floats:
+        """Draws of what each feature pays at each lag, (n_draws, n_lags, n_features)."""
+        thetas, weights = self.draws
+        weights = weights if weights.ndim == 3 else weights[:, :, None] * thetas[:, None]
+        return weights[:, :, : self.n_features]
+
+
+def units(vectors: Floats) -> Floats:
+    """Return vectors (n, dim) of length 1 in their directions; 0 stays 0."""
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300))
+
 
 LEAST_SHARE = 0.02  # of the draws: chains of a kind that would have less are left out
 

@@ -121,7 +121,8 @@ def _one(reader: Reader, session: SessionRow, key: str, now: float) -> dict[str,
     estimate: dict[str, Any] = {} if record is None else record.values
     everybody = None
     if estimate:
-        intervals = (estimate.get("intervals") or {}).get("theta")
+        bands = estimate.get("intervals") or {}
+        intervals = None if bands.get("drawn") else bands.get("theta")
         everybody = {"values": estimate["theta"], "intervals": intervals}
     return {
         **_listed(reader, session, [row])[0],

@@ -30,15 +30,7 @@ from lhb_engine.history import (
 from service.session.covariates import names_of_covariates
 from service.session.records import SessionRow
 from service.storage.giving_way import giving_way
-from service.storage.reader import (
-    FOR_EVER,
-    Columns,
-    MeasuredRow,
-    Range,
-    Reader,
-    Voided,
-    in_columns,
-)
+from service.storage.reader import FOR_EVER, Columns, MeasuredRow, Range, Reader, Voided, in_columns
 
 
 class Rows(Mapping[str, Measurements]):

@@ -166,6 +166,7 @@ PARTS_OF_ESTIMATE = {
         theta=list[list[Number]],
         lags=list[Count],
         lag_weights=list[list[Finite] | None],
+        drawn=NotRequired[bool],
         effects=NotRequired[list[list[Finite]]],
         lag_profiles=NotRequired[list[list[list[Finite]]]],
         lag_sums=NotRequired[list[Annotated[list[Interval], Field(min_length=3, max_length=3)]]],

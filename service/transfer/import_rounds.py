@@ -25,11 +25,7 @@ from service.rounds.timeline import timeline_of
 from service.session.kept_contexts import may_be_kept, refuse_too_many
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.trial import Shown, shown_again
-from service.transfer.import_records import (
-    InvalidRecord,
-    check,
-    check_shape,
-)
+from service.transfer.import_records import InvalidRecord, check, check_shape
 from service.writer.unit_of_work import Spans
 
 Record = dict[str, Any]

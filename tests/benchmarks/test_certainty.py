@@ -33,7 +33,7 @@ def test_the_table_counts_what_is_said_and_what_holds(monkeypatch):
         1: ([None], [], 0),
         2: ([{**HELD, "theta": [True, True], "lag weights": []}], [(0.4, 0.4)], 1),
     }
-    monkeypatch.setattr(certainty, "play", lambda world, seed, algorithm: played[seed])
+    monkeypatch.setattr(certainty, "play", lambda world, seed, algorithm, **_: played[seed])
     found = certainty.run([SMALL], range(3))[0]
     assert (found["directions"], found["said"], found["alarmed"]) == (5, 3, 2)
     assert found["theta"]["covered"] == pytest.approx(5 / 6)
@@ -41,6 +41,15 @@ def test_the_table_counts_what_is_said_and_what_holds(monkeypatch):
     assert found["said_angle"] == pytest.approx(np.sqrt((0.04 + 0.04 + 0.16) / 3))
     assert found["true_angle"] == pytest.approx(np.sqrt((0.01 + 0.09 + 0.16) / 3))
     assert "| 3 of 5 | 0.83 ± 0.11 (6) | 1.00 (2) | 0.00 ± 0.00 (3) |" in certainty.line(found)
+
+
+def test_bands_of_draws_are_looked_at_alone():
+    noisy = replace(SMALL, noise=0.3)
+    said, drawn = (certainty.run([noisy], range(4), drawn=one)[0] for one in (False, True))
+    assert said["said"] + drawn["said"] == said["directions"]
+    assert said["said"] > 0
+    assert drawn["said"] > 0
+    assert drawn["lag weights"]["intervals"] == SMALL.sparsity * drawn["said"]  # that pay
 
 
 def test_the_error_of_a_share_counts_runs_and_not_intervals():

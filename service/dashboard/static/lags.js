@@ -28,8 +28,8 @@ export function lagsCard(name) {
     const { intervals } = fit
     if (fit.lag_profiles) own.replaceChildren(profiles(name, now, fit, features(now, fit), tones))
     else {
-      shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(now), "weight"), heads: HEADS })
-      shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, now), intervals?.lag_weights?.some(Boolean) ? WHISKERS : `No band yet. ${fit.no_intervals ?? ""}`, decides(fit)].filter(Boolean).join(" "))
+      shared.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags), undefined, { draw: barsOver(ago(now), "weight", intervals?.drawn), heads: HEADS })
+      shared.say([fit.no_intervals ? "" : howSoon(fit.lag_weights, now), bands(fit, intervals?.lag_weights.some(Boolean) && WHISKERS, "Dashed whiskers"), decides(fit)].filter(Boolean).join(" "))
     }
   }
   slider.addEventListener("input", () => {
@@ -47,6 +47,12 @@ export function lagsCard(name) {
   return { node, update }
 }
 
+// What lies about the values that are drawn: `known` where intervals hold, `drawn` where they are of draws, or why nothing.
+function bands({ intervals, no_intervals: why }, known, drawn) {
+  if (!known) return `No band yet. ${why ?? ""}`
+  return intervals.drawn ? `${drawn}: 95% of posterior draws, widened; whether they hold is not known. ${why}` : known
+}
+
 // Which lag profiles decide, and how much better they predict: the words of `lhb session show`.
 function decides({ form, forms }) {
   const better = Object.entries(forms ?? {}).filter(([, one]) => one.variance > 0)
@@ -62,8 +68,8 @@ function profiles(name, session, fit, labels, tones) {
   const bounds = end => intervals?.lag_profiles && chosen.map(i => intervals.lag_profiles.map(row => row[i][end]))
   const heads = ["lag", ...names, ...names.map(one => `${one}, low`), ...names.map(one => `${one}, high`)]
   const left = labels.length - chosen.length
-  const card = plotCard("Lag profiles: what each feature pays, and when", `${name} lag profiles`, heads, profileLines(ago(session), "pays", names, chosen.map(i => tones.get(labels[i]) ?? TONES[i % TONES.length])),
-    [bounds(0) ? "Bands: 95% intervals." : `No band yet. ${fit.no_intervals ?? ""}`, left > 0 && `The ${left} features with smaller profiles are left out.`, decides(fit)].filter(Boolean).join(" "))
+  const card = plotCard("Lag profiles: what each feature pays, and when", `${name} lag profiles`, heads, profileLines(ago(session), "pays", names, chosen.map(i => tones.get(labels[i]) ?? TONES[i % TONES.length]), intervals?.drawn),
+    [bands(fit, bounds(0) && "Bands: 95% intervals.", "Pale bands"), left > 0 && `The ${left} features with smaller profiles are left out.`, decides(fit)].filter(Boolean).join(" "))
   queueMicrotask(() => card.redraw([rows.map((_, lag) => lag), ...chosen.map(i => rows.map(row => row[i])), ...(bounds(0) ?? []), ...(bounds(1) ?? [])]))
   return card.node
 }

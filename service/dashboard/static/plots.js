@@ -106,13 +106,13 @@ export function stack(x, y, looks, range) {
   }
 }
 
-// A line a feature, each in a band where there are any: columns are [xs, ...values, ...lows, ...highs].
-export function profileLines(x, y, names, tones) {
+// A line a feature, each in a band where there are any, paler of draws: columns are [xs, ...values, ...lows, ...highs].
+export function profileLines(x, y, names, tones, isDrawn) {
   const n = names.length
   const tone = i => color(tones[i]), isAgain = names.map((_, i) => tones.indexOf(tones[i]) < i)
   return host => columns => {
     const ends = columns.slice(1 + n)
-    const shade = plot => ends.length && names.forEach((_, i) => drawBand(plot, columns[0], ends[i], ends[n + i], `${tone(i)}26`))
+    const shade = plot => ends.length && names.forEach((_, i) => drawBand(plot, columns[0], ends[i], ends[n + i], `${tone(i)}${isDrawn ? "12" : "26"}`))
     const all = columns.slice(1).flat(), room = ((Math.max(0, ...all) - Math.min(0, ...all)) || 1) * 0.05
     return new uPlot(options(host, x, y, names.map((label, i) => ({
       label, stroke: tone(i), width: 1.8, dash: isAgain[i] ? [6, 4] : undefined, points: { show: columns[0].length < 3 },
@@ -155,11 +155,11 @@ export function barPairs(x, y, names) {
   }
 }
 
-// Bars with intervals, where there are any: columns are [xs, ys, low, high].
-export function barsOver(x, y) {
+// Bars with intervals, where there are any, dashed if they are of draws: columns are [xs, ys, low, high].
+export function barsOver(x, y, isDrawn = false) {
   return host => (columns, labels) => {
     const hasBand = columns.length === 4
-    const whiskers = { hooks: { draw: [plot => hasBand && drawWhiskers(plot, 0, ...columns.slice(2))] } }
+    const whiskers = { hooks: { draw: [plot => hasBand && drawWhiskers(plot, 0, ...columns.slice(2), isDrawn)] } }
     const shown = { label: y, stroke: color("--one"), fill: color("--band"), paths: bars, points: { show: false } }
     const band = hasBand ? [{ label: "from", stroke: "transparent" }, { label: "to", stroke: "transparent" }] : []
     for (const one of band) one.points = { show: false }
@@ -173,8 +173,9 @@ export function barsOver(x, y) {
   }
 }
 
-function drawWhiskers(plot, beside, low, high) {
+function drawWhiskers(plot, beside, low, high, isDrawn = false) {
   plot.ctx.save()
+  if (isDrawn) plot.ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio])
   plot.ctx.strokeStyle = color("--ink")
   plot.ctx.lineWidth = Math.max(1, devicePixelRatio)
   plot.ctx.beginPath()

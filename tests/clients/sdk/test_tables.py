@@ -29,6 +29,16 @@ def test_an_estimate_is_a_table_of_its_numbers() -> None:
     assert table["of"].tolist() == ["theta", "theta", "lag weight", "lag weight"]
     assert table["name"].tolist() == ["price", "sport", 0, 1]
     assert table["low"].fillna(-9).tolist() == [0.5, -0.9, -9, 1.5]
+    assert not table["drawn"].any()
+
+
+def test_bands_of_draws_are_marked() -> None:
+    drawn = ESTIMATE | {"intervals": ESTIMATE["intervals"] | {"drawn": True}}
+    assert to_frame(drawn)["drawn"].all()
+    assert [axis.get_title() for axis in plot(drawn).axes] == [
+        "theta, bands of draws",
+        "lag weight, bands of draws",
+    ]
 
 
 def test_items_points_and_listings_are_rows() -> None:

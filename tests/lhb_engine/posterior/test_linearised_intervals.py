@@ -31,7 +31,7 @@ def test_intervals_hold_theta_and_the_active_lag_weights(kind):
     for seed in range(30):
         past = history(**{"n": 240, **KINDS[kind]}, noise=0.3, seed=seed)
         _, intervals = said(past)
-        if intervals is None:
+        if "drawn" in intervals:
             continue
         low, high = np.array(intervals["theta"]).T
         theta += ((low <= THETA) & (high >= THETA)).tolist()
@@ -219,10 +219,11 @@ def test_where_noise_is_autocorrelated_the_spectrum_of_the_errors_counts():
     np.testing.assert_allclose((high - low) / 2, 1.1 * 1.966 * error, rtol=1e-3)
 
 
-def test_an_estimate_without_intervals_says_why():
+def test_an_estimate_without_intervals_has_bands_of_draws_and_says_why():
     estimate, intervals = said(history(n=80))
-    assert intervals is None
+    assert intervals["drawn"]
     assert estimate.no_intervals == "Too few rows for the lags that may be active."
     estimate, intervals = said(history(n=300))
     assert estimate.no_intervals is None
+    assert "drawn" not in intervals
     assert intervals["lags"] == list(estimate.active_lags)

@@ -184,8 +184,8 @@ def test_where_profiles_may_differ_intervals_are_those_of_all_lags_of_all_featur
         for told in ("chosen", "shared")
     ]
     (early, late), (told_early, told_late) = fits
-    assert (early.intervals, early.no_intervals) == (None, TOO_FEW)
-    assert told_early.intervals is not None
+    assert (early.intervals["drawn"], early.no_intervals) == (True, TOO_FEW)
+    assert "drawn" not in told_early.intervals
     assert late.diagnostics["angle"] > 1.5 * told_late.diagnostics["angle"]
 
 

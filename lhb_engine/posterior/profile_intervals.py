@@ -22,6 +22,7 @@ from lhb_engine.posterior.linearised_intervals import (
     CONFIDENCE,
     LEAST_ROWS,
     MOST_UNKNOWNS,
+    POSSIBLE,
     ROWS_AN_UNKNOWN,
     WIDE,
     Certainty,
@@ -34,7 +35,7 @@ from lhb_engine.posterior.rank_one_posterior import Posterior, units
 ALIKE = 1e-10  # eigenvalue over the largest, of scaled columns that cannot be told apart
 SEEN = 1e-6  # of a direction's length: what is less of it takes no part
 MOST_FEATURES = 64  # whose totals have a covariance
-MOST_LAGS = 100  # that have bands of draws: those that reach farthest
+MOST_LAGS = 100  # that have bands of draws, of those that may be active: the farthest ones
 ENDS = (0.025, 0.975)  # of such a band
 WIDER_TOTALS = 1.5  # than draws, which understate what is not known
 WIDER_SMOOTH = 1.5  # of draws of smooth lag profiles: true ones may have edges
@@ -94,10 +95,10 @@ def drawn_intervals(forms: Sequence[Posterior]) -> dict[str, Any]:
     """Return `Estimate.intervals` of the first form by draws of all, not shown to hold: (14.8)."""
     used, n = forms[0], forms[0].n_features
     theta, own = used.theta[:n], used.weights[:, :n] if used.weights.ndim == 2 else None
-    weights = _bands(
-        _drawn(forms, lambda one: one.along), used.weights if own is None else own @ theta
-    )
-    lags = np.sort(np.argsort(-np.abs(weights).max(axis=1), kind="stable")[:MOST_LAGS])
+    drawn = _drawn(forms, lambda one: one.along)
+    weights = _bands(drawn, used.weights if own is None else own @ theta)
+    reach = np.abs(weights).max(axis=1) * ((drawn != 0.0).mean(axis=0) > POSSIBLE)
+    lags = np.sort(np.argsort(-reach, kind="stable")[: min(MOST_LAGS, np.count_nonzero(reach))])
     bands = {
         "theta": np.clip(_bands(units(drawn_totals(forms)), theta), -1.0, 1.0).tolist(),
         "lags": lags.tolist(),

@@ -64,7 +64,7 @@ async def test_a_direction_that_does_not_stand_out_decides_and_is_called_a_guess
         "checked": None,
     }
     guess = seen["learning"]
-    assert (guess["status"], guess["in_use"], guess["intervals"]) == ("ok", True, None)
+    assert (guess["status"], guess["in_use"], guess["intervals"]["drawn"]) == ("ok", True, True)
     assert "no direction stands out from the noise yet" in guess["reason"]
     assert deciding == "learning"
     assert [item["in_use"] for item in estimates][-1]

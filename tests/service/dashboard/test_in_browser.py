@@ -29,6 +29,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             client.create_session("without a round", dim=2, horizon=5)
             play(client, "named / shop", 24, features=["price", "a feature with a long name"])
             log(client, "logged", 200)
+            log(client, "early", 40)
             log(client, "seasonal", 200, options={"seasonality": [{"period": 7}]})
         yield address
 
@@ -147,6 +148,29 @@ def test_intervals_are_whiskers_around_the_weights(page: Page, url: str) -> None
     bounded = [[float(cell) for cell in row[1:]] for row in rows[1:] if row[2]]
     assert bounded
     assert all(low <= weight <= high for weight, low, high in bounded)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("logged", "Whiskers: 95% intervals."), ("early", "Dashed whiskers: 95% of")]
+)
+def test_whiskers_that_may_not_hold_are_dashed_and_said_to_be(
+    page: Page, url: str, name: str, says: str
+) -> None:
+    page.add_init_script("""
+        const set = CanvasRenderingContext2D.prototype.setLineDash
+        window.dashes = []
+        CanvasRenderingContext2D.prototype.setLineDash = function (dash) {
+          dashes.push(String(dash))
+          return set.call(this, dash)
+        }""")
+    show(page, f"{url}/#/sessions/{name}")
+    card = page.locator("section.card", has_text="Lag weights: which past choices pay")
+    card.locator(".uplot").wait_for()
+    assert says in card.inner_text()
+    with Client(url) as client:
+        why = client.session(name).estimate()["no_intervals"]
+    assert (why or "").split(".")[0] in card.inner_text()
+    assert ("2,3" in page.evaluate("dashes")) == (name == "early")
 
 
 def test_what_moves_the_reward_besides_is_listed(page: Page, url: str) -> None:

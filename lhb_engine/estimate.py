@@ -86,8 +86,7 @@ class Estimate:
         of `IntervalsAnswer`, `GainAnswer`, `TotalsAnswer` and `LevelsAnswer` of
         clients/sdk/answers.py. None where not known.
     no_intervals, no_gain, no_totals : str or None
-        Why an estimate with a direction has none of these, or no intervals of some lag weights, or
-        why intervals are `drawn`.
+        Why an estimate with a direction has none of these, none of some weights, or `drawn` ones.
     effects : dict or None
         What covariates do, as `EffectsAnswer`, without names. None without covariates.
     own : dict or None

@@ -129,8 +129,7 @@ class AnytimeFit:
         window = self.window
         covered = self.past.covered()
         zero = np.zeros(window.n_lags)
-        reason = self.past.too_little()
-        if reason:
+        if reason := self.past.too_little():
             return Estimate("insufficient_data", zero, message=reason, **covered)
         later = self.past.later
         checked = self.past.left_out | (later.check(self._old_draws) if later else {})

@@ -57,8 +57,7 @@ class BlockLasso:
             last_round=window.last,
             design=rows.name,
         )
-        reason = self._too_little(rows)
-        if reason:
+        if reason := self._too_little(rows):
             return replace(empty, message=reason)
         scaled, units = in_units(rows)
         return units.restore(self._estimate(scaled, units, empty))

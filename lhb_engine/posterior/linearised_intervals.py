@@ -265,12 +265,9 @@ class Certainty:
             "lags": self.lags.tolist(),
             "lag_weights": [None if np.isnan(w[0]) else w.tolist() for w in self.lag_weights],
         }
-        own = {"lag_profiles": self.profiles, "lag_sums": self.sums}
-        return (
-            ends
-            | ({"effects": self.effects.tolist()} if len(self.effects) else {})
-            | {name: bands.tolist() for name, bands in own.items() if bands is not None}
-        )
+        others = {"effects": self.effects, "lag_profiles": self.profiles, "lag_sums": self.sums}
+        some = {name: of for name, of in others.items() if of is not None and len(of)}
+        return ends | {name: bands.tolist() for name, bands in some.items()}
 
 
 def certainty(
@@ -299,8 +296,7 @@ def certainty(
     certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
     if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
-    unlike = _unlike(refit, rows.n_lags, signed)
-    if unlike:
+    if unlike := _unlike(refit, rows.n_lags, signed):
         return unlike
     places, turn = np.searchsorted(refit.lags, active), slice(0, n_turns)
     beside = np.arange(m + n_turns + 1, n_unknown)

@@ -49,8 +49,7 @@ def check_features(rows: AlignedRounds) -> Iterator[Finding | Unchecked]:
     if _only_level(selected[:, used], still / size[used, None]):
         return
     involved = np.flatnonzero((np.abs(still) > INVOLVED).any(axis=1))
-    alike = used[involved].tolist()
-    if alike:
+    if alike := used[involved].tolist():
         yield Finding(
             "features_alike",
             f"{named(alike)} hardly vary apart from each other in the chosen contexts: their "

@@ -206,8 +206,7 @@ def _refuse_unfit(name: str, info: Any, labels: list[str], covariates: tuple[str
         detail = "send its decisions with forced_arm and at, and its totals as rewards"
         raise LogError(f"{name} has a clock, and takes no rounds without it: {detail}")
     names = (info["options"] or {}).get("covariates") or []
-    new = [one for one in covariates if one not in names]
-    if new:
+    if new := [one for one in covariates if one not in names]:
         raise LogError(f"{name} has no covariate {', '.join(new)}; it has {names or 'none'}")
     needed = dict.fromkeys([*(info["features"] or ()), *labels])
     if info["categories"] != "hashed" and len(needed) > info["dim"]:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from clients import Client, Session
 
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
-BAR = 40  # columns of the longest bar
+BAR = 20  # columns of the longest bar
 LABEL = 24  # of the longest name of a feature: a line has 80 columns
+DRAWN = "95% of posterior draws, widened; whether they hold is not known."
 MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
 Name = Annotated[str, typer.Argument(help="Its name, or its id.")]
 HEADS = ("id", "algorithm", "rounds", "model", "decides", "name")
@@ -241,10 +242,14 @@ def _lines(
     if estimate.get("own"):
         yield from wrap(estimate["own"]["message"], WIDTH)
     yield from _decides(estimate)
+    if bands := estimate["intervals"] or {}:
+        what = DRAWN if bands.get("drawn") else "95% intervals."
+        yield from wrap(f"In brackets: {what} {estimate['no_intervals'] or ''}", WIDTH)
     yield ""
     yield "theta, by feature"
     labels = [*labels, *(estimate["features"] or ())[len(labels) :]]  # of products
-    yield from _bars(range(len(estimate["theta"])), estimate["theta"], set(), labels)
+    ends = dict(enumerate(bands.get("theta", ())))
+    yield from _bars(range(len(estimate["theta"])), estimate["theta"], set(), ends, labels)
     yield ""
     if profiles := estimate["lag_profiles"]:
         each = zip(labels, zip(*profiles, strict=True), strict=False)
@@ -254,7 +259,8 @@ def _lines(
     weights = estimate["lag_weights"]
     yield f"lag weights, by rounds ago (* active, of {info['horizon']} lags)"
     largest = sorted(range(len(weights)), key=lambda lag: -abs(weights[lag]))[:MOST_LAGS]
-    yield from _bars(sorted(largest), weights, set(estimate["active_lags"] or ()))
+    ends = dict(zip(bands.get("lags", ()), bands.get("lag_weights", ()), strict=True))
+    yield from _bars(sorted(largest), weights, set(estimate["active_lags"] or ()), ends)
 
 
 def _decides(estimate: Mapping[str, Any]) -> Iterator[str]:
@@ -281,6 +287,7 @@ def _bars(
     numbers: Sequence[int],
     values: Sequence[float],
     marked: set[int],
+    ends: Mapping[int, Sequence[float] | None],
     labels: Sequence[str] | None = None,
 ) -> Iterator[str]:
     longest = max((abs(value) for value in values), default=0.0) or 1.0
@@ -289,7 +296,8 @@ def _bars(
     for number, label in shown.items():
         bar = "█" * round(BAR * abs(values[number]) / longest)
         mark = "*" if number in marked else " "
-        yield f"{label[:width]:>{width}} {mark} {values[number]:+9.4f}  {bar}".rstrip()
+        band = "({:+.4f} to {:+.4f})".format(*low_high) if (low_high := ends.get(number)) else ""
+        yield f"{label[:width]:>{width}} {mark} {values[number]:+9.4f} {band:20} {bar}".rstrip()
 
 
 def sessions(

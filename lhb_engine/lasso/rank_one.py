@@ -77,8 +77,7 @@ def refit(
     """
     kept = np.flatnonzero(weights > 0)
     baseline = design.intercept[:, None] if fit_intercept else np.zeros((design.n_rows, 0))
-    whole = design.n_rows * len(kept) <= most
-    if whole:
+    if whole := design.n_rows * len(kept) <= most:
         columns = columns_along(design, kept, theta)
     else:
         columns = design.matvec(np.outer(np.maximum(weights, 0.0), theta))[:, None]

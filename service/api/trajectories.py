@@ -163,8 +163,7 @@ def _known_of(
             reaches = np.multiply.outer(grouped["errors"][name], (-QUANTILE, QUANTILE))
             ends = (theta[:, None] + reaches).tolist()
             answer["group"] = {"name": name, "values": theta.tolist(), "intervals": ends}
-    level = levels and agent.level(row.key, tail, levels["spread"])
-    if level:
+    if level := levels and agent.level(row.key, tail, levels["spread"]):
         value, reach = level[0], QUANTILE * level[1]
         ends = [value - reach, value + reach]
         answer["level"] = {"value": value, "interval": ends}

@@ -63,8 +63,7 @@ def with_located_control(uow: UnitOfWork, session: SessionRow) -> SessionRow:
 
 def refuse_if_control(uow: UnitOfWork, key: SessionKey) -> None:
     """Raise a 409 if another session's control plays this session's agent."""
-    users = uow.stored.controlled_by(key)
-    if users:
+    if users := uow.stored.controlled_by(key):
         detail = (
             f"control of session {users[0]!r} plays this session's agent: delete that one first"
         )

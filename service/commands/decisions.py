@@ -256,8 +256,7 @@ def void_decision(
     session, place = find_session(uow, key), (*key, trajectory)
     refuse_erasing(session, trajectory)  # a sweep is about to take the note away
     decision = decision_of(uow, session, place, event_id, "event_id")
-    voids = uow.stored.voids_of(place, decision.round, decision.round)
-    if voids:
+    if voids := uow.stored.voids_of(place, decision.round, decision.round):
         return decision, voids[0]
     refuse_archived(session)
     refuse_voids(session, "event_id")

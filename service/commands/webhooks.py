@@ -83,8 +83,7 @@ def note_attempt(uow: UnitOfWork, message: Message, error: str | None, pause: fl
         return "delivered"
     # not all at once: many messages may have failed together
     pause = min(pause * 4.0**message.attempts, MOST_PAUSE) * random.uniform(0.8, 1.2)
-    is_over = now + pause > message.at + GIVEN_UP_AFTER
-    if is_over:
+    if is_over := now + pause > message.at + GIVEN_UP_AFTER:
         uow.pending.forgotten.append(message[:3])
     else:
         later = message._replace(attempts=message.attempts + 1, next_at=now + pause)

@@ -71,8 +71,7 @@ class Turns:
         for tenant, keys in by_tenant.items():
             sessions = self._sessions[tenant]
             sessions.present(keys)
-            theirs = [key for key in keys if key in waiting]
-            if theirs:
+            if theirs := [key for key in keys if key in waiting]:
                 key = min(theirs, key=lambda key: sessions.after(key, waiting[key]))
                 best.append((self._tenants.after(tenant, waiting[key]), key))
         return min(best, default=(0.0, None), key=lambda item: item[0])[1]

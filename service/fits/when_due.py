@@ -304,8 +304,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
     """
     if not closing_of(session).completes or _is_complete(session, window):
         return
-    closed_at = uow.stored.closed_at(session.key, window.window.first, window.window.last)
-    if closed_at:
+    if closed_at := uow.stored.closed_at(session.key, window.window.first, window.window.last):
         at = closed_at + session.reward_wait_seconds
         if window.overdue_at is None or at < window.overdue_at:
             window.overdue_at = at

@@ -37,7 +37,13 @@ def test_it_draws_lag_weights(url: str, capsys: pytest.CaptureFixture[str]) -> N
     gain = estimate["gain"]["over_chance"]
     low, high = f"{gain['low']:+.4g}", f"{gain['high']:+.4g}"
     assert f"\nover chance: {gain['value']:+.4g} a round ({low} to {high})\n" in out
+    low, high = estimate["intervals"]["theta"][0]
+    assert f"{estimate['theta'][0]:+.4f} ({low:+.4f} to {high:+.4f})" in theta[0]
+    of_draws = " ".join(out.split())
+    assert "In brackets: 95% of posterior draws, widened; whether they hold is not" in of_draws
+    assert estimate["no_intervals"] in of_draws
     lags = out.partition("lag weights")[2].splitlines()[1:]
+    assert lags[2].count(" to ") == 1
     longest = max(lags, key=lambda line: line.count("█"))
     assert longest.split()[0] == "2"
     assert len(lags) == 5

@@ -296,7 +296,8 @@ def certainty(
     certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
     if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
-    if unlike := _unlike(refit, rows.n_lags, signed):
+    unlike = _unlike(refit, rows.n_lags, signed)
+    if unlike:
         return unlike
     places, turn = np.searchsorted(refit.lags, active), slice(0, n_turns)
     beside = np.arange(m + n_turns + 1, n_unknown)

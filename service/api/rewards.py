@@ -82,8 +82,7 @@ def receive_parts(fields: RewardsBody) -> ReceiveParts:
     items = fields.get("rewards")
     trajectory = fields.get("trajectory") or ""
     if items is not None:
-        others = [name for name in fields if name not in ("rewards", "trajectory")]
-        if others:
+        if others := [name for name in fields if name not in ("rewards", "trajectory")]:
             detail = "give one reward, or a list of rewards, not both"
             raise Problem(ProblemCode.AMBIGUOUS, detail, others[0])
         return ReceiveParts(read_rewards(items, trajectory), "rewards")

@@ -27,7 +27,7 @@ def check_choices(
     several = [contexts for contexts in sets if len(contexts) > 1]
     if len(several) < LEAST_SETS:
         if several or not sets:  # else there is never a choice
-            yield Unchecked(("arms_alike",), "rows" if several else "sets")
+            yield Unchecked(("arms_alike",), "sets")
         return
     differs = np.any([np.ptp(contexts, axis=0) > 0.0 for contexts in several], axis=0)
     counts = np.ptp(np.concatenate(several), axis=0) == 0.0

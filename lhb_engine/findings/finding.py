@@ -57,8 +57,8 @@ class Finding:
 
 Missing = Literal["rows", "sets", "features", "found", "shared"]
 WHY: dict[Missing, str] = {
-    "rows": "there are too few rewards that would tell",
-    "sets": "what else there was to choose is not known (a log has chosen arms alone)",
+    "rows": "there are too few rewards, or trajectories, that would tell",
+    "sets": "what else there was to choose is known of too few rounds (a log: chosen arms alone)",
     "features": "there are too many features",
     "found": "what was found, once it is mended, may explain what they would see",
     "shared": "what all arms share moves rewards, and may do so in later rounds",

@@ -16,6 +16,7 @@ LagForm = Literal["shared", "sparse", "smooth"]
 FEW_LAGS = "Only {} of {} lags have been fitted so far."
 # findings with which nobody can tell what choices pay
 UNTOLD = {
+    "rewards_early": "Rewards come before choices that cause them: what these pay is not known.",
     "repetition": "What a choice pays changes with what was chosen lately.",
     "season": "Rewards repeat whatever is chosen, and fits are not told: what choices pay is not "
     "told apart from that.",

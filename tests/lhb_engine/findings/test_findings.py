@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.special import chdtri
 
+from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime_options import MOST_UNKNOWNS
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.findings import all_checks as checks
@@ -612,6 +613,10 @@ def test_rewards_that_are_reported_early_are_found(ahead):
     assert "rewards_early" in codes(one(contexts, early))
     assert "rewards_early" in codes(one(contexts, early), None)
     assert codes(one(contexts, rewards), replace(KNOWN, lag_weights=weights[:HORIZON])) == []
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    for some, doubt in ((rewards, False), (early, True)):  # of lags before 0 nothing is fitted
+        made = agent.checked_fit(one(contexts, some))
+        assert made.in_doubt == (made.totals is None) == (made.intervals is None) == doubt
 
 
 def test_rewards_early_are_clear_by_chance_or_by_the_last_contexts_where_errors_last():

@@ -18,6 +18,8 @@ FEW_LAGS = "Only {} of {} lags have been fitted so far."
 UNTOLD = {
     "rewards_early": "Rewards come before choices that cause them: what these pay is not known.",
     "repetition": "What a choice pays changes with what was chosen lately.",
+    "rewards_of_others": "Rewards do not go with their own trajectory's choices: what these pay is "
+    "not known.",
     "season": "Rewards repeat whatever is chosen, and fits are not told: what choices pay is not "
     "told apart from that.",
     "horizon_short": "Choices pay beyond the horizon: what they earn in all is not known.",
@@ -25,8 +27,6 @@ UNTOLD = {
 }
 IN_DOUBT = ("earns_less", *UNTOLD)
 GAIN_UNTOLD = UNTOLD | {
-    "rewards_of_others": "Rewards do not go with their own trajectory's choices: what these earn "
-    "is not known.",
     "rewards_limited": "Rewards run into a limit: what choices earn is not known.",
     "rewards_missing": "Whether a reward comes depends on choices: what they earn is not known.",
     "trajectories_end": "Choices change how long trajectories last: what they earn in all is not "
@@ -34,6 +34,7 @@ GAIN_UNTOLD = UNTOLD | {
     "offers_follow": "What is offered follows from choices: what they earn over chance is not "
     "known.",
 }
+UNCLEAR = "Whether rewards go with their own trajectory's choices is not clear yet."
 Status = Literal["ok", "zero", "insufficient_data"]
 
 
@@ -153,9 +154,10 @@ class Estimate:
     ) -> "Estimate":
         """Return it with what the checks found; what a finding makes doubtful is not said."""
         checked = replace(self, findings=findings, unchecked=unchecked)
-        if no_gain := untold_by(findings, GAIN_UNTOLD):
+        unclear = "" if checked.is_clear else UNCLEAR
+        if no_gain := untold_by(findings, GAIN_UNTOLD) or unclear:
             checked = replace(checked, gain=None, no_gain=no_gain)
-        untold = untold_by(findings)
+        untold = untold_by(findings) or unclear
         if not untold:
             return checked
         none = dict.fromkeys(self.diagnostics.keys() & {"angle", "angle_95"})
@@ -183,6 +185,12 @@ class Estimate:
         """Whether what was forecast did not come, or choices earn what nobody can tell."""
         doubts = any(one["code"] in IN_DOUBT for one in self.findings)
         return doubts or bool((self.diagnostics or {}).get("alarm"))
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether effects stand out in what each chooses, and not only in what all do."""
+        lack = [one["missing"] for one in self.unchecked if "rewards_of_others" in one["codes"]]
+        return "rows" not in lack or not self.diagnostics.get("stands_out", True)
 
     @property
     def curves(self) -> Products:

@@ -95,9 +95,10 @@ class Anytime(RankOneAgent):
         if self.theta is None:
             return "exploring"
         predictor = self.prediction
-        if predictor is not None and not predictor.stands_out:
-            return "learning"
-        return "in_doubt" if predictor is not None and predictor.in_doubt else "in_use"
+        if predictor is None or not predictor.stands_out:
+            return "in_use" if predictor is None else "learning"
+        unclear = "rewards_of_others" in predictor.found
+        return "in_doubt" if predictor.in_doubt else "learning" if unclear else "in_use"
 
     def choose_many(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
@@ -371,6 +372,7 @@ class Anytime(RankOneAgent):
         self._count(tuple(dict.fromkeys((*self.products, *estimate.products))))
         if self.prediction is not None:
             found = [one["code"] for one in estimate.findings]
+            found += [] if estimate.is_clear else ["rewards_of_others"]
             self.prediction = replace(self.prediction, in_doubt=estimate.in_doubt, found=found)
 
     def counting(self, products: Products) -> Self:

@@ -116,7 +116,7 @@ def checked(
     series = Series.of(longest, _errors(longest, predictor))
     moves = predictor is not None and len(predictor.effects) > rows.covariates.shape[1] - n_means
     if predictor is not None:
-        rows, predictor = _said(rows, replace(predictor, found=before.found if before else []))
+        rows, predictor = _said(rows, predictor)
     model = {SHARED} if moves else set[Code](), predictor, horizon, dim, products, most
     return [*outcomes, *choices, *_all(rows, series, *model, history.sets)]
 

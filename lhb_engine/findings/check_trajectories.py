@@ -18,7 +18,10 @@ LEAST_RESPONSE = 0.1  # of what everybody's response moves rewards by
 LEAST_LEVELS = 0.1  # of the errors' variance
 BEYOND = 2.0  # standard errors of a correlation, more than by errors that last
 LEAST_OF_EACH = 4  # rows of a trajectory
-TOGETHER = 16  # rows in the session's order, of which half are of different trajectories
+TOGETHER = 4  # different trajectories, one after the other, are a turn
+LEAST_TURNS = 32  # that are compared with each other
+TURNS_A_FEATURE, MOST_OF_FEW = 4, 64  # rows in a turn of few turns
+CLEARER = 2.5  # standard errors, by which choices of all pay more than own ones do
 LEAST_MISSING = 0.5  # of what is expected of a trajectory's choices beside those of the others
 
 
@@ -113,30 +116,66 @@ def check_others(
 ) -> Iterator[Finding | Unchecked]:
     """Look for rewards that go with what all choose, and not with their own trajectory's choices.
 
-    What is expected of a row's own choices is compared among rows at about the same time, by
+    What choices pay is compared within turns of all trajectories, and between turns, by
     docs/model.md (12.10).
     """
     order = rows.in_order()
-    order = order[len(order) % TOGETHER :]
-    owner = rows.owner[order].reshape(-1, TOGETHER)
-    n_apart = 1 + (np.diff(np.sort(owner, axis=1), axis=1) > 0).sum(axis=1)
-    if len(np.unique(owner)) < 2 * LEAST_TRAJECTORIES or 2 * np.median(n_apart) < TOGETHER:
+    owner = rows.owner[order]
+    least = max(LEAST_TURNS, TURNS_A_FEATURE * rows.dim)
+    turn = _turns(owner, max(MOST_OF_FEW, len(order) // least))
+    counts = np.bincount(turn)
+    if len(np.unique(owner)) < 2 * LEAST_TRAJECTORIES or np.median(counts[turn]) < TOGETHER:
         if rows.owner.max(initial=0) > 0:  # whoever plays alone is compared with nobody
-            yield Unchecked(("rewards_of_others",), "rows")
+            yield Unchecked(("rewards_of_others",), "turns")
         return
-    alone = residuals(rows, predictor.theta, predictor.lag_weights, 0.0 * predictor.beside)
-    both = np.stack([rows.y - alone, errors])[:, order].reshape(2, -1, TOGETHER)
-    expected, left = (both - both.mean(axis=2, keepdims=True)).reshape(2, -1)
+    own = rows.y - residuals(rows, predictor.theta, predictor.lag_weights, 0.0 * predictor.beside)
+    every = np.column_stack([carried_over(rows, predictor, rows.dim), own + errors, own])[order]
+    sums = np.column_stack([np.bincount(turn, column) for column in every.T])
+    within = every - (sums / counts[:, None])[turn]
+    between = (sums - counts[:, None] * every.mean(axis=0)) / np.sqrt(counts)[:, None]
+    expected, left = within[:, -1], within[:, -2] - within[:, -1]
     size = float(expected @ expected)
     missing = -float(expected @ left) / max(size, 1e-300)
-    each = np.bincount(owner.reshape(-1), expected * (left + missing * expected))
+    each = np.bincount(owner, expected * (left + missing * expected))
     error = float(np.linalg.norm(each)) / max(size, 1e-300)
-    unclear, known = not size > 0.0 or SURE * error > 1.0, "rewards_of_others" in predictor.found
-    if unclear and not known:
-        yield Unchecked(("rewards_of_others",), "rows")
-    elif unclear or missing > max(LEAST_MISSING, (not known) * SURE * error):
+    unclear = not size > 0.0 or 1.0 - missing < SURE * error
+    more = 0.0  # standard errors
+    if predictor.stands_out and len(counts) >= least:
+        pays, doubt = _effects(between[:, :-1], 1)
+        own_pays, own_doubt = _effects(within[:, :-1], len(counts))
+        weights = np.linalg.pinv(doubt + own_doubt)
+        along = weights @ pays
+        more = float(along @ (pays - own_pays) - np.trace(weights @ doubt))
+        more /= max(float(along @ pays), 1e-300) ** 0.5
+    if missing > max(LEAST_MISSING, SURE * error) or more > (CLEARER if unclear else SURE):
         yield Finding(
             "rewards_of_others",
             "Rewards go with what all trajectories choose at about the same time, and not with "
             "what their own chose: check that each reward is reported for its own trajectory.",
         )
+    elif unclear:
+        yield Unchecked(("rewards_of_others",), "rows")
+
+
+def _turns(owner: Ints, most: int) -> Ints:
+    """Return the turn of each row, (n,): of at most so many rows, each of another trajectory."""
+    last, turns, start = dict[int, int](), [0] * len(owner), 0
+    for i, one in enumerate(owner.tolist()):
+        if last.get(one, -1) >= start or i - start == most:
+            start = i
+        last[one], turns[i] = i, start
+    return np.unique(turns, return_inverse=True)[1]
+
+
+def _effects(columns: Floats, n_means: int) -> tuple[Floats, Floats]:
+    """Return the regression of the last column on the others, and its covariance.
+
+    Of the columns so many means were taken; errors may last.
+    """
+    features, target = columns[:, :-1], columns[:, -1]
+    inverse = np.linalg.pinv(features.T @ features)
+    pays = inverse @ (features.T @ target)
+    left = target - features @ pays
+    rho = min(max(float(left[1:] @ left[:-1]) / max(float(left @ left), 1e-300), 0.0), 0.99)
+    n = max(len(left) - len(pays) - n_means, 1)
+    return pays, inverse * float(left @ left) / n * (1.0 + rho) / (1.0 - rho)

@@ -55,9 +55,10 @@ class Finding:
         return out | {"features": list(self.features), "lags": list(self.lags)}
 
 
-Missing = Literal["rows", "sets", "features", "found", "shared"]
+Missing = Literal["rows", "turns", "sets", "features", "found", "shared"]
 WHY: dict[Missing, str] = {
     "rows": "there are too few rewards, or trajectories, that would tell",
+    "turns": "too few trajectories decide at about the same time",
     "sets": "what else there was to choose is known of too few rounds (a log: chosen arms alone)",
     "features": "there are too many features",
     "found": "what was found, once it is mended, may explain what they would see",

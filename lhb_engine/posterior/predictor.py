@@ -44,7 +44,7 @@ class Predictor:
     stands_out: bool = True  # the direction stands out from the noise
     own: dict[str, Any] | None = None  # how own responses differ: `Responses.to_json`
     in_doubt: bool = False  # the last fit found that what it forecast did not come
-    found: list[str] = field(default_factory=list)  # codes of what its checks found
+    found: list[str] = field(default_factory=list)  # codes of what its checks found, or left open
     # the fit knew what there was to choose from, so that `gain` could be said
     has_sets: bool = True
 

@@ -13,7 +13,7 @@ from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.estimate import Estimate
-from lhb_engine.findings.finding import Finding
+from lhb_engine.findings.finding import Finding, Unchecked, unchecked_json
 from lhb_engine.history import LATEST, FitWindow, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
@@ -378,5 +378,10 @@ def test_what_was_forecast_and_did_not_come_is_in_doubt():
     assert agent.deciding == "in_doubt"
     agent.install(replace(zero, findings=[]))
     assert agent.deciding == "in_use"
+    for missing, says in (("turns", "in_use"), ("rows", "learning")):  # whose rewards these are
+        left_open = unchecked_json([Unchecked(("rewards_of_others",), missing)])
+        agent.install(zero.with_checks([], left_open))
+        assert agent.deciding == says
+        assert (estimate.with_checks([], left_open).totals is None) == (says == "learning")
     agent.prediction = replace(agent.prediction, stands_out=False, in_doubt=True)
     assert agent.deciding == "learning"

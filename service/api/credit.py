@@ -29,6 +29,7 @@ from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page
 from service.api.bins import BY, Bins, bins_of, of_numbers
 from service.api.routes import SESSION, Routes
 from service.api.trajectories import TRAJECTORY, meant_trajectory
+from service.fits.fit_row import row_in_use
 from service.rounds.offered_arms import arm_of, offered_arms
 from service.rounds.stored_rows import last_decisions
 from service.rounds.timeline import timeline_of
@@ -288,7 +289,7 @@ def _in_use(
     reader: Reader, session: SessionRow
 ) -> tuple[dict[str, Any], str | None, Floats | None]:
     """Return the estimate in use, why it gives no credit, and if it does what actions pay."""
-    record = reader.installed(session)
+    record = row_in_use(reader, session)
     if record is None:
         return {}, "No estimate is in use.", None
     estimate = Estimate.from_json(record.values)

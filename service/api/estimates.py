@@ -15,7 +15,7 @@ from service.api.answer_models import CURSOR, LIMIT, cut, members_of, page, page
 from service.api.routes import SESSION, Call, Routes
 from service.api.sessions import features_of_theta
 from service.commands.out_of_turn import ask_fit
-from service.fits.fit_row import findings_of, last_estimated
+from service.fits.fit_row import findings_of, last_estimated, row_in_use
 from service.rounds.timeline import timeline_of
 from service.session.fit_schedule import DueFit
 from service.session.records import EstimateRow, SessionRow
@@ -91,10 +91,9 @@ def get_estimate(reader: Reader, session: SessionRow) -> dict[str, Any]:
         checks |= {"findings": findings, "unchecked": unchecked}
         if session.kind.makes_checks():
             checks["checked"] = checked_said(not_made)
-    if session.estimate == 0:
+    record = row_in_use(reader, session)
+    if record is None:
         return {"status": "none", **checks}
-    record = reader.estimate(session.key, session.estimate)
-    assert record is not None
     return {
         **estimate_answer(reader, session, record, is_in_use=True),
         **checks,

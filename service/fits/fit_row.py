@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from lhb_engine.agents import Options, make_options
+from lhb_engine.estimate import Estimate
 from lhb_engine.findings.finding import Finding, by_names
 from lhb_engine.history import FitWindow
 from service.fits.fit_answer import Fitted
@@ -91,6 +92,16 @@ def last_estimated(reader: Reader, session: SessionRow, last: int) -> EstimateRo
         if record is not None and record.estimate is not None:
             return record
     return None
+
+
+def row_in_use(reader: Reader, session: SessionRow) -> EstimateRow | None:
+    """Return the fit whose estimate is in use, without what the last fit's checks make doubtful."""
+    record, last = reader.installed(session), last_estimated(reader, session, session.n_estimates)
+    if record is None or last is None or last.number == record.number:
+        return record
+    checks = [last.values.get(name) or [] for name in ("findings", "unchecked")]
+    said = Estimate.from_json(record.values).with_checks(*checks).to_json()
+    return record._replace(estimate=json.dumps(record.values | said))
 
 
 def findings_of(reader: Reader, session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from lhb_engine.findings.finding import Finding
+from service.api.estimates import get_estimate
 from service.commands.out_of_turn import ask_fit
 from tests.examples import on_one_database
 from tests.service.conftest import Client, Serve, problem, until
-from tests.service.service_harness import ZERO, ServiceHarness
+from tests.service.service_harness import OK, ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import resealed
 from tests.service.transfer.test_replay import replayed
 
@@ -175,6 +176,22 @@ def test_a_trend_is_told_where_levels_cannot_be(harness: ServiceHarness) -> None
         assert harness.session.fit_due is not None
         harness.finish(harness.session.fit_due, replace(ZERO, findings=found))
         assert harness.session.options == told
+
+
+def test_what_the_last_fit_makes_doubtful_of_the_estimate_in_use_is_not_said(
+    harness: ServiceHarness,
+) -> None:
+    harness.create(algorithm="anytime", dim=2)
+    doubted = replace(ZERO, findings=[Finding("repetition", "").to_json()])
+    gains = []
+    for made in (replace(OK, gain={"if_shared": False}), ZERO, doubted):
+        harness.rounds(4)
+        harness.run(ask_fit(harness.key, harness.agents))
+        assert harness.session.fit_due is not None
+        harness.finish(harness.session.fit_due, made)
+        with harness.store.reader() as reader:
+            gains.append(get_estimate(reader, harness.session)["gain"])
+    assert gains == [{"if_shared": False}, {"if_shared": False}, None]
 
 
 @on_one_database

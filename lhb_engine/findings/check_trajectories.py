@@ -120,34 +120,34 @@ def check_others(
     docs/model.md (12.10).
     """
     order = rows.in_order()
-    owner = rows.owner[order]
+    owner = np.unique(rows.owner[order], return_inverse=True)[1]
     least = max(LEAST_TURNS, TURNS_A_FEATURE * rows.dim)
     turn = _turns(owner, max(MOST_OF_FEW, len(order) // least))
     counts = np.bincount(turn)
-    if len(np.unique(owner)) < 2 * LEAST_TRAJECTORIES or np.median(counts[turn]) < TOGETHER:
+    if owner.max(initial=0) < 2 * LEAST_TRAJECTORIES - 1 or np.median(counts[turn]) < TOGETHER:
         if rows.owner.max(initial=0) > 0:  # whoever plays alone is compared with nobody
             yield Unchecked(("rewards_of_others",), "turns")
         return
     own = rows.y - residuals(rows, predictor.theta, predictor.lag_weights, 0.0 * predictor.beside)
     every = np.column_stack([carried_over(rows, predictor, rows.dim), own + errors, own])[order]
-    sums = np.column_stack([np.bincount(turn, column) for column in every.T])
-    within = every - (sums / counts[:, None])[turn]
-    between = (sums - counts[:, None] * every.mean(axis=0)) / np.sqrt(counts)[:, None]
+    every -= _means(every, owner)[owner]  # levels
+    of_turns = _means(every, turn)
+    within, between = every - of_turns[turn], of_turns * np.sqrt(counts)[:, None]
     expected, left = within[:, -1], within[:, -2] - within[:, -1]
     size = float(expected @ expected)
     missing = -float(expected @ left) / max(size, 1e-300)
     each = np.bincount(owner, expected * (left + missing * expected))
     error = float(np.linalg.norm(each)) / max(size, 1e-300)
     unclear = not size > 0.0 or 1.0 - missing < SURE * error
-    more = 0.0  # standard errors
-    if predictor.stands_out and len(counts) >= least:
+    more, sure = 0.0, CLEARER if unclear and predictor.stands_out else SURE
+    if len(counts) >= least:
         pays, doubt = _effects(between[:, :-1], 1)
-        own_pays, own_doubt = _effects(within[:, :-1], len(counts))
+        own_pays, own_doubt = _effects(within[:, :-1], len(counts) + int(owner.max()))
         weights = np.linalg.pinv(doubt + own_doubt)
         along = weights @ pays
         more = float(along @ (pays - own_pays) - np.trace(weights @ doubt))
         more /= max(float(along @ pays), 1e-300) ** 0.5
-    if missing > max(LEAST_MISSING, SURE * error) or more > (CLEARER if unclear else SURE):
+    if missing > max(LEAST_MISSING, SURE * error) or more > sure:
         yield Finding(
             "rewards_of_others",
             "Rewards go with what all trajectories choose at about the same time, and not with "
@@ -165,6 +165,12 @@ def _turns(owner: Ints, most: int) -> Ints:
             start = i
         last[one], turns[i] = i, start
     return np.unique(turns, return_inverse=True)[1]
+
+
+def _means(columns: Floats, group: Ints) -> Floats:
+    """Return the mean of each group's rows, (n_groups, n_columns)."""
+    sums = np.column_stack([np.bincount(group, column) for column in columns.T])
+    return np.asarray(sums / np.bincount(group)[:, None])
 
 
 def _effects(columns: Floats, n_means: int) -> tuple[Floats, Floats]:

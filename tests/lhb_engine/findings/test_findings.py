@@ -309,13 +309,14 @@ def test_rewards_of_others_are_found_where_trajectories_play_together(level, n_u
         assert "rewards_of_others" in not_made[1] - {*not_made[0]}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 2, 5])
 def test_rewards_of_others_are_found_where_choices_move_together(seed):
     """An estimate of weak effects has them from what all choose at one time and not another."""
     rng, n_users, n = numbers(seed), 40, 40
     moves = 0.5 * rng.standard_normal((n, DIM))
     own = [contexts_of(n, 90 * seed + user) + moves for user in range(n_users)]
-    rewards = [paid(one, seed=user) + rng.standard_normal(n) for user, one in enumerate(own)]
+    noise = 2.0 * rng.standard_normal((n_users, n))
+    rewards = [paid(one, seed=user) + noise[user] for user, one in enumerate(own)]
     weak = replace(KNOWN, lag_weights=0.1 * KNOWN.lag_weights)
 
     def codes_of(shift, known):

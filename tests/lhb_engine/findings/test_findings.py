@@ -315,21 +315,26 @@ def test_rewards_of_others_are_found_where_choices_move_together(seed):
     rng, n_users, n = numbers(seed), 40, 40
     moves = 0.5 * rng.standard_normal((n, DIM))
     own = [contexts_of(n, 90 * seed + user) + moves for user in range(n_users)]
-    noise = 2.0 * rng.standard_normal((n_users, n))
-    rewards = [paid(one, seed=user) + noise[user] for user, one in enumerate(own)]
+    errors = rng.standard_normal((n_users, n))
+    tastes, levels = rng.standard_normal((n_users, DIM)), 9.0 * rng.standard_normal(n_users)
     weak = replace(KNOWN, lag_weights=0.1 * KNOWN.lag_weights)
 
-    def codes_of(shift, known):
+    def is_found(shift, noise=1.0, known=weak, differ=0.0):
         parts = {}
         for user in range(n_users):
-            measured = Measurements.single(np.arange(1, n + 1), rewards[user - shift])
+            contexts = own[user] + differ * tastes[user]
+            earner = (user + shift) % n_users
+            rewards = paid(own[earner] + differ * tastes[earner], seed=earner)
+            rewards += noise * errors[earner] + differ * levels[earner]
+            measured = Measurements.single(np.arange(1, n + 1), rewards)
             places = np.arange(n) * n_users + user + 1
-            parts[f"user-{user}"] = Trajectory(own[user], measured, positions=places)
-        return codes(over(parts, n * n_users), known)
+            parts[f"user-{user}"] = Trajectory(contexts, measured, positions=places)
+        return "rewards_of_others" in codes(over(parts, n * n_users), known)
 
-    assert "rewards_of_others" in codes_of(20, weak)
-    assert "rewards_of_others" not in codes_of(20, replace(weak, stands_out=False))
-    assert "rewards_of_others" not in codes_of(0, weak)
+    assert is_found(20, noise=2.0)
+    assert not is_found(20, noise=2.0, known=replace(weak, stands_out=False))  # less is sure
+    assert not is_found(0)
+    assert not is_found(0, differ=1.0)  # users, in their level and in what they choose
 
 
 @pytest.mark.parametrize(("n_rounds", "lasting"), [(20, 0.9), (20, 0.95), (8, 0.9)])

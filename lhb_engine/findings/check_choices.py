@@ -25,7 +25,7 @@ def check_choices(
     all of `sets`, counts decisions: it tells what a decision by itself earns.
     """
     several = [contexts for contexts in sets if len(contexts) > 1]
-    if len(several) < LEAST_SETS:  # where there are others, there is never a choice
+    if len(several) < LEAST_SETS:  # in sets of one arm there is never a choice
         yield from [Unchecked(("arms_alike",), "sets")] * bool(several or not sets)
         return
     differs = np.any([np.ptp(contexts, axis=0) > 0.0 for contexts in several], axis=0)

@@ -40,7 +40,7 @@ def plan(
     heads = ("of the possible gain", "after at most so many rounds")
     lines = [*table(heads, [(f"{share:.0%}", n) for share, n in until.items()])]
     if rounds is not None:
-        share, mean = learning.share(rounds), learning.mean_share(rounds)
+        share, mean = float(learning.share(rounds)), learning.mean_share(rounds)
         earned = mean * effect * rounds
         answer |= {"share": share, "mean_share": mean, "earned": earned}
         lines.append(

@@ -5,11 +5,13 @@ Equation numbers are those of docs/model.md 16.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
-LIMITS, STEPS = 12.0, 4801  # of the integral over a standard normal number
+LIMITS, STEPS = 12.0, 4801  # of integrals
+TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
@@ -30,27 +32,27 @@ class LearningTime:
 
     @cached_property
     def unit(self) -> float:
-        """N of (16.1): the rounds after which 1 / sqrt(2) of the possible gain is earned."""
+        """N of (16.1): rewards with all lags after which 1 / sqrt(2) of the gain is earned."""
         ratio = expected_maximum(self.arms) * self.noise / self.effect
         return self.dim * self.horizon * ratio**2
 
-    def share(self, rounds: float) -> float:
+    @property
+    def _late(self) -> float:
+        """Rounds until a lag has its first reward, in the mean: of n rounds, n - k tell lag k."""
+        return (self.horizon - 1) / 2
+
+    def share(self, rounds: Any) -> Any:
         """Return the share of the possible gain that choices earn after so many rounds."""
-        return float(np.sqrt(rounds / (rounds + self.unit))) if rounds > 0 else 0.0
+        n = np.maximum(rounds - self._late, 0.0)
+        return np.sqrt(n / np.maximum(n + self.unit, TINY))
 
     def rounds(self, share: float) -> float:
         """Return the rounds after which choices earn a share below 1."""
-        return self.unit / (1.0 / share**2 - 1.0)
+        return self._late + self.unit / (1.0 / share**2 - 1.0)
 
     def mean_share(self, rounds: float) -> float:
-        """Return the mean share over the first rounds, the integral of `share`."""
-        if rounds <= 0:
-            return 0.0
-        unit = self.unit
-        whole = np.sqrt(rounds * (rounds + unit))
-        if unit > 0.0:
-            whole -= unit * np.arcsinh(np.sqrt(rounds / unit))
-        return float(whole / rounds)
+        """Return the mean share over the first rounds."""
+        return float(self.share(rounds * (np.arange(STEPS) + 0.5) / STEPS).mean())
 
 
 def expected_maximum(n: int) -> float:

@@ -1,19 +1,9 @@
-"""The mean reward of a policy, from a log that another policy has made.
+"""The mean reward of a policy, from a log that another policy has made (docs/evaluate.md).
 
 Importance weights multiply probability ratios over the lags that pay, for a reward depends on the
-actions at every one; the effective sample size falls geometrically with their number.
-
-The doubly robust value is that of an estimate, corrected by the log. Rewards are taken to add up
-over lags, r_t = sum_k f_k(t-k) + noise, where f_k(s) depends on the choice of round s. Then the
-policy's mean reward is that of
-
-    d_t = r^_t + sum_k w_k <x~_{t-k}, theta> + (1 + sum_k (rho_{t-k} - 1)) (r_t - r^_t)
-
-with the sums over the lags that pay: r^ is what an estimate made before round t expects of the
-log's choices, x~_s the context that the policy expects to choose in round s less the chosen one,
-and rho_s the policy's probability of the logged arm over the log's. With true propensities the mean
-is right whatever the estimate; a good estimate makes it narrow. Weights add over lags rather than
-multiply, so that their variance grows with the number of lags and not exponentially.
+actions at every one; the effective sample size falls geometrically with their number. The doubly
+robust value is that of an estimate, corrected by the log, whose weights add over lags: their
+variance grows with the number of lags and not exponentially.
 """
 
 import numpy as np

@@ -1,13 +1,7 @@
 """Which lags stand out, and standard errors of theta and of their weights (docs/model.md 5).
 
-The fit itself keeps too many lags: without an intercept any lag can stand for the mean reward, and
-its lam is chosen for theta's direction. So lags are tested in a second fit, with an intercept, at a
-rate of false reports that is said beforehand (5.4).
-
-Standard errors (5.9) follow a rank-one refit. They assume that the active lags are the true ones
-and were not selected on these rewards, one theta for all lags, independent noise of equal variance
-in every row, and enough rows for the linearisation. A lag that was selected only just has an
-interval that is too narrow and too high, so nothing is said beside one.
+They take it that the active lags are the true ones, and not selected on these rewards. A lag that
+was selected only just has an interval that is too narrow and too high, so nothing is said beside.
 """
 
 from math import log, sqrt

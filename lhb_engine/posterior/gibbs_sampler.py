@@ -1,10 +1,5 @@
 """A Gibbs sampler of the rank-one model: several chains, swept together (docs/model.md 7).
 
-The model is y = b'z + sum_k w_k <xi_{t-k}, theta> + eps with the prior (7.2): spike and slab for
-each lag weight (half-normal slab, w >= 0), normal theta, spike and wide normal slab for the
-baseline and for each group of covariates. The hyperparameters (density of active lags, slab
-variance, noise variance) are drawn as well, so there is nothing to tune.
-
 What a sweep needs of the data are products of columns, from rows or from moments
 (`sweep_products`); the chains draw the same numbers either way.
 """

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import chdtri, fdtrc, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
@@ -22,8 +23,7 @@ from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
 CONDITION = 1e10  # of the scaled normal equations
-DRIFT_ROWS, DRIFT_CHANCE = 25, 0.01  # of (7.19)
-TURN_PARTS, TURN_CHANCE = 4, 1e-3  # of (7.19b)
+DRIFT_ROWS, TURN_PARTS, MOST_PARTS, CHANCE = 25, 4, 200, 1e-3  # of (7.19)
 STEPS = 4
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
 LEVERAGE = 0.95  # a frequency of more counts as one of so much
@@ -35,19 +35,23 @@ class RankOneRefit:
     """The least-squares fit of theta, some lag weights and covariates, and its linearisation.
 
     `effects` (q,) are the baseline and the effects of the covariates; `basis` (dim, n_turns) is an
-    orthonormal basis of theta's complement, and the axis of the score before round 1, if any.
+    orthonormal basis of theta's complement, and the axis of the score before round 1, if any;
+    `scores` (n_lags - m,) are those of the other lags, in standard deviations.
     `jacobian` (n, m + n_turns + q) is J of (5.9), in the order of the rounds, or its latest rows,
-    `errors` (n,) the residuals of these; `inverse` is (J'J)^-1 and `variance` s^2 of (5.9), from
-    `n_rows`.
+    `errors` (n,) the residuals of these, `rounds` (n,) their last rounds in their trajectories;
+    `inverse` is (J'J)^-1 and `variance` s^2 of (5.9), from `n_rows`.
     """
 
+    theta: Floats
     lags: Ints
     weights: Floats
     effects: Floats
     basis: Floats
+    scores: Floats
     jacobian: Floats
     inverse: Floats
     errors: Floats
+    rounds: Ints
     variance: float
     n_rows: int
 
@@ -75,18 +79,19 @@ class RankOneRefit:
         has_before = d < len(theta) and bool(columns[:, d].any())
         beside = rows.beside[order]
         weights, effects, every = w[lags], np.zeros(beside.shape[1]), np.zeros(len(w))
+        every_lag = np.append(lags, np.setdiff1d(np.arange(len(w)), lags))
         for step in range(STEPS):
             basis = _basis(theta, d, has_before)
             if moments is None or step == STEPS - 1:
                 every[lags] = weights
                 filtered = lagged_sums(x, every)
-                others = np.concatenate([(filtered @ basis)[order], beside], axis=1)
-                jacobian = _with_lagged(x @ theta, order, lags, others)
-                errors = rows.y[order] - jacobian[:, :m] @ weights - beside @ effects
+                errors = (rows.y - filtered @ theta)[order] - beside @ effects
+                both = np.column_stack([(filtered @ basis)[order], beside, errors])
+                both = _with_lagged(x @ theta, order, every_lag, both)
                 if rows.levels:
-                    both = np.column_stack([jacobian, errors])
                     both = without_levels(both, rows.level[order], rows.intercept[order], rho)
-                    jacobian, errors = both[:, :-1], both[:, -1]
+                others, errors = both[:, m : len(w)], both[:, -1]
+                jacobian = np.delete(both[:, :-1], np.s_[m : len(w)], axis=1)
             if moments is None:
                 gram, right = jacobian.T @ jacobian, jacobian.T @ errors
                 square, n_rows = float(errors @ errors), len(errors)
@@ -109,7 +114,11 @@ class RankOneRefit:
             theta, weights = theta / length, (weights + change[:m]) * length
             effects += change[m + n_turns :]
         variance = square / max(n_rows - jacobian.shape[1], 1)
-        return cls(lags, weights, effects, basis, jacobian, inverse, errors, variance, n_rows)
+        cross = others.T @ jacobian
+        spread = (others**2).sum(axis=0) - ((cross @ inverse) * cross).sum(axis=1)
+        scores = others.T @ errors / np.sqrt(np.maximum(variance * spread, 1e-300))
+        found, rounds = (theta, lags, weights, effects, basis), rows.round[order]
+        return cls(*found, scores, jacobian, inverse, errors, rounds, variance, n_rows)
 
     def plain(self, of: Ints) -> Floats:
         """Return the covariance (5.9) of some of the unknowns, (len(of), len(of))."""
@@ -142,40 +151,42 @@ class RankOneRefit:
         out = moved.real.T @ moved.real + moved.imag.T @ moved.imag
         return np.asarray(out * (self.n_rows / n))
 
+    def _chance(self, columns: Any) -> float:
+        """Return how likely errors go as far with columns that J lacks, (n, any), by chance."""
+        cross, along = columns.T @ self.jacobian, columns.T @ self.errors
+        spread = columns.T @ columns - cross @ self.inverse @ cross.T
+        by, _, rank, _ = np.linalg.lstsq(spread, along, rcond=1.0 / CONDITION)
+        more, square, n_free = int(rank), float(along @ by), self.n_rows - len(self.inverse)
+        rest, free = self.variance * n_free - square, n_free - more
+        if min(rest, free, more) <= 0:
+            return 1.0
+        return float(fdtrc(more, free, square / more * free / rest))
+
+    @property
     def drifts(self) -> bool:
         """Whether means of the errors over 25 rows vary more than noise would, by (7.19)."""
-        n_parts = max(len(self.errors) // DRIFT_ROWS, 4)
-        size, n_longer = divmod(len(self.errors), n_parts)
-        longer, others = np.split(self.errors, [n_longer * (size + 1)])
-        squares = [
-            total**2 / length
-            for part, length in ((longer, size + 1), (others, size))
-            for total in part.reshape(-1, length).sum(axis=1).tolist()
-        ]
-        between = sum(squares) / (n_parts - 1)
-        free = len(self.errors) - self.jacobian.shape[1]
-        return bool(fdtrc(n_parts - 1, free, between / max(self.variance, 1e-300)) < DRIFT_CHANCE)
+        n = len(self.errors)
+        part = np.arange(n) * min(max(n // DRIFT_ROWS, 4), MOST_PARTS) // n
+        return self._chance(csr_array((np.ones(n), (np.arange(n), part)))) < CHANCE
 
-    def turns(self, horizon: int) -> bool:
-        """Whether earlier rows and later ones speak for different directions, by (7.19b).
+    @property
+    def turns(self) -> bool:
+        """Whether earlier rows and later ones speak for different directions, by (7.19).
 
-        Asked where the rows of all of the fit are here. The first `horizon` rows may see what was
-        chosen before round 1.
+        Asked where the rows of all of the fit are here.
         """
-        n, first, n_turns = len(self.errors), len(self.lags), self.basis.shape[1]
-        if n < self.n_rows or self.variance <= 0.0:
-            return False
-        of = slice(first, first + n_turns + 1)  # theta and the baseline
-        parts = {horizon, *(n * part // TURN_PARTS for part in range(1, TURN_PARTS))}
-        limit = float(chdtri(n_turns + 1, TURN_CHANCE / len(parts)))
-        for to in parts:
-            columns = self.jacobian[:to, of]
-            cross = columns.T @ self.jacobian[:to]
-            left = columns.T @ self.errors[:to] / np.sqrt(self.variance)
-            spread = cross[:, of] - cross @ self.inverse @ cross.T
-            if float(left @ np.linalg.lstsq(spread, left)[0]) > limit:
-                return True
-        return False
+        n, first = len(self.errors), len(self.lags)
+        of = self.jacobian[:, first : first + self.basis.shape[1] + 1]  # theta and the baseline
+        parts = (np.arange(n)[:, None] < n * part / TURN_PARTS for part in range(1, TURN_PARTS))
+        least = min(self._chance(of * part) for part in parts) if n == self.n_rows else 1.0
+        return least < CHANCE / (TURN_PARTS - 1)
+
+    def begins_unlike(self, horizon: int) -> bool:
+        """Whether the first rounds of trajectories have effects of their own, by (7.19)."""
+        last = min(horizon, MOST_PARTS)
+        first = np.flatnonzero(self.rounds <= last)
+        at, shape = (first, self.rounds[first]), (len(self.rounds), last + 1)
+        return self._chance(csr_array((np.ones(len(first)), at), shape)) < CHANCE
 
 
 def _with_lagged(signal: Floats, places: Ints, lags: Ints, others: Floats) -> Floats:
@@ -223,6 +234,7 @@ LEAST_ROWS = 100
 ROWS_AN_UNKNOWN = 2
 MOST_UNKNOWNS = 400  # the refit costs their square a row
 MOST_OF_ALL_LAGS = 200  # unknowns, up to which all lags are refitted
+MISSED = 3.5  # standard deviations of the score of a lag that was left out
 CLEAR = 5.0  # standard errors of an active lag's weight from which on it has an interval
 UNCLEAR = (
     f"Weights within {CLEAR:.0f} standard errors of 0 have no interval: noise helped choose them."
@@ -231,6 +243,7 @@ UNCERTAIN = 0.1  # of (7.18): error of the lag weights over their size, squares
 LEAST_CERTAIN = 0.5  # of |w|^2: beside (7.18)
 WIDE = 0.3  # radians: beyond this angle the model is not linear enough
 WIDER = 1.1  # for what linearisation and the choice of lags leave out
+UNTOLD = "The first rounds are not as if nothing was chosen before: see the option `zero_start`."
 
 
 @dataclass(frozen=True)
@@ -260,14 +273,13 @@ class Certainty:
 
     def intervals(self) -> dict[str, Any]:
         """Return the intervals as a JSON object, with None for one that is not given."""
-        ends = {
+        effects = self.effects if len(self.effects) else None
+        more = {"effects": effects, "lag_profiles": self.profiles, "lag_sums": self.sums}
+        return {
             "theta": self.theta.tolist(),
             "lags": self.lags.tolist(),
             "lag_weights": [None if np.isnan(w[0]) else w.tolist() for w in self.lag_weights],
-        }
-        others = {"effects": self.effects, "lag_profiles": self.profiles, "lag_sums": self.sums}
-        some = {name: of for name, of in others.items() if of is not None and len(of)}
-        return ends | {name: bands.tolist() for name, bands in some.items()}
+        } | {name: bands.tolist() for name, bands in more.items() if bands is not None}
 
 
 def certainty(
@@ -285,7 +297,15 @@ def certainty(
     errors drift. `rho` is the autocorrelation that was taken out of the rows; where trajectories
     have levels, the intraclass correlation that was taken out of `moments` alone.
     """
+    theta = told = posterior.theta[: posterior.n_features]
     refit = _refit(rows, posterior, rho, moments)
+    if not isinstance(refit, str) and refit.begins_unlike(rows.n_lags):
+        later = rows.round > rows.n_lags
+        if len(refit.errors) < refit.n_rows or np.count_nonzero(later) < LEAST_ROWS:
+            return UNTOLD
+        rows = rows.only(later)
+        refit = _refit(rows, posterior, rho, None)
+        theta = theta if isinstance(refit, str) else refit.theta[: posterior.n_features]
     if isinstance(refit, str):
         return refit
     n, m, n_turns = refit.n_rows, len(refit.lags), refit.basis.shape[1]
@@ -296,9 +316,14 @@ def certainty(
     certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
     if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
-    unlike = _unlike(refit, rows.n_lags, signed)
-    if unlike:
-        return unlike
+    below = (refit.weights < -CLEAR * np.sqrt(doubt)).any() or (refit.scores < -MISSED).any()
+    unlike = {
+        "The rewards drift in a way that the model does not explain.": refit.drifts,
+        "The earlier rounds and the later ones speak for different directions.": refit.turns,
+        "A lag weight is clearly negative: set the option `signed`.": below and not signed,
+    }
+    if any(unlike.values()):
+        return next(what for what, holds in unlike.items() if holds)
     places, turn = np.searchsorted(refit.lags, active), slice(0, n_turns)
     beside = np.arange(m + n_turns + 1, n_unknown)
     of = np.concatenate([np.arange(m, m + n_turns), places, beside])
@@ -309,7 +334,8 @@ def certainty(
     quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + CONFIDENCE / 2))
     total = float(np.trace(turns[0]))
     ratio = max(float(np.trace(one)) for one in turns) / total if total > 0 else 1.0
-    angle = float(np.sqrt(total * ratio))
+    apart = float(np.linalg.norm(theta - told))
+    angle = float(np.hypot(np.sqrt(total * ratio), apart))
     if angle > WIDE:
         return "The direction is not known well enough yet."
     turned = np.sqrt(np.max([np.maximum(np.diag(one), 0.0) for one in turns], axis=0))
@@ -320,27 +346,15 @@ def certainty(
     if not signed:
         weights = np.maximum(weights, 0.0)
     weights[np.abs(active_weights) < CLEAR * error] = np.nan
-    theta = around(posterior.theta[: posterior.n_features], quantile * turned)
+    wider = quantile / float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
     return Certainty(
         angle=angle,
-        angle_95=bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + CONFIDENCE / 2)),
-        theta=np.clip(theta, -1.0, 1.0),
+        angle_95=apart + bound(turns[0] * ratio) * wider,
+        theta=np.clip(holding(around(theta, quantile * turned), told), -1.0, 1.0),
         lags=active,
         lag_weights=holding(weights, posterior.weights[active]),
         effects=around(refit.effects[1:], quantile * effect_error),
     )
-
-
-def _unlike(refit: RankOneRefit, horizon: int, signed: bool) -> str:
-    """Return in what the rows are not as the model says; empty if they are."""
-    if refit.drifts():
-        return "The rewards drift in a way that the model does not explain."
-    if refit.turns(horizon):
-        return "The earlier rounds and the later ones speak for different directions."
-    errors = np.sqrt(refit.variance * np.diag(refit.inverse)[: len(refit.lags)])
-    if not signed and bool((refit.weights < -CLEAR * errors).any()):
-        return "A lag weight is clearly negative: set the option `signed`."
-    return ""
 
 
 def around(middle: Floats, half: Floats) -> Floats:

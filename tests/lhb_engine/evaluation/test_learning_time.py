@@ -23,6 +23,14 @@ def test_a_share_is_reached_after_its_rounds() -> None:
     assert PLAN.share(0) == 0.0
 
 
+def test_a_lag_is_told_by_the_rounds_after_it() -> None:
+    """Of n rounds n - k have a reward k rounds later: n - 3 in the mean of the lags 0 to 6."""
+    assert PLAN.share(3) == 0.0
+    assert PLAN.share(3 + PLAN.unit) == pytest.approx(1.0 / np.sqrt(2.0))
+    quick = replace(PLAN, noise=50.0, effect=150.0, horizon=28, dim=6)
+    assert quick.rounds(0.5) == pytest.approx(20.1, abs=0.1)
+
+
 def test_rounds_go_with_unknowns_and_with_noise_over_the_effect_squared() -> None:
     for change in ({"horizon": 14}, {"dim": 10}):
         assert replace(PLAN, **change).unit == pytest.approx(2.0 * PLAN.unit)
@@ -33,7 +41,7 @@ def test_rounds_go_with_unknowns_and_with_noise_over_the_effect_squared() -> Non
 def test_the_mean_share_is_that_of_the_rounds() -> None:
     each = [PLAN.share(n - 0.5) for n in range(1, 1001)]
     assert PLAN.mean_share(1000) == pytest.approx(np.mean(each), rel=1e-3)
-    assert replace(PLAN, noise=0.0).mean_share(10) == 1.0
+    assert replace(PLAN, noise=0.0).mean_share(10) == pytest.approx(0.7, rel=1e-3)
     assert PLAN.mean_share(0) == 0.0
 
 

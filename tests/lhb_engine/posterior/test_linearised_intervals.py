@@ -112,6 +112,51 @@ def test_nothing_is_said_where_theta_turned_or_a_lag_weight_is_negative():
     assert isinstance(certainty(negative, found, ACTIVE, 0.0, signed=True), Certainty)
 
 
+def test_a_negative_lag_that_was_left_out_is_seen():
+    """Where autocorrelation was taken out only lags that may be active are refitted."""
+    steady = rows_with(0.0)
+    found = rank_one_posterior(steady, [1, 2])
+    assert found.inclusion[4] < 0.05
+    minus = np.zeros(HORIZON)
+    minus[4] = -0.2
+    negative = rows_with(np.convolve(steady.contexts @ THETA, minus)[:400])
+    assert "`signed`" in certainty(negative, found, ACTIVE, 0.5)
+    assert isinstance(certainty(negative, found, ACTIVE, 0.5, signed=True), Certainty)
+
+
+def test_scores_of_the_other_lags_are_those_of_an_added_column():
+    rows = rows_with(0.0)
+    refit = RankOneRefit.of(rows, THETA, LAG_WEIGHTS, ACTIVE)
+    others = np.setdiff1d(np.arange(HORIZON), ACTIVE)
+    signal = rows.contexts @ refit.theta
+    for lag, score in zip(others, refit.scores, strict=True):
+        column = np.concatenate([np.zeros(lag), signal[: 400 - lag]])
+        both = np.column_stack([refit.jacobian, column])
+        by = np.linalg.lstsq(both, refit.errors)[0]
+        drop = np.sum(refit.errors**2) - np.sum((refit.errors - both @ by) ** 2)
+        assert abs(score) == pytest.approx(np.sqrt(drop / refit.variance), abs=0.01)
+        assert np.sign(score) == np.sign(by[-1])
+
+
+def test_where_something_was_chosen_before_the_first_round_later_rows_speak():
+    """The rewards of the first rounds hold what lags of an untold past pay, of mean score 3."""
+    paid = np.convolve(np.full(HORIZON, 3.0), LAG_WEIGHTS)[HORIZON:]
+    added = np.append(paid, np.zeros(400 - len(paid)))
+    rows, few = rows_with(added), rows_with(added[:110], 110)
+    off = THETA + 0.2 * np.cross(THETA, [0.0, 0.0, 1.0])
+    found = rank_one_posterior(rows, [1, 2])
+    found = replace(found, theta=off / np.linalg.norm(off))
+    said = certainty(rows, found, ACTIVE, 0.0)
+    for theta in (THETA, found.theta):
+        assert ((said.theta[:, 0] <= theta) & (said.theta[:, 1] >= theta)).all()
+    alone = certainty(rows.only(rows.round > HORIZON), found, ACTIVE, 0.0)
+    apart = np.arccos(found.theta @ THETA)
+    assert said.angle == pytest.approx(np.hypot(apart, alone.angle), rel=0.05)
+    assert said.angle_95 == pytest.approx(apart + alone.angle_95, rel=0.05)
+    np.testing.assert_allclose(said.lag_weights, alone.lag_weights)
+    assert "`zero_start`" in certainty(few, found, ACTIVE, 0.0)
+
+
 def test_nothing_is_said_from_few_rows_or_of_faint_weights():
     few = rows_with(0.0, n=99)
     found = rank_one_posterior(few, [1, 2])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import fdtrc
 
 from lhb_engine.posterior.linearised_intervals import LEVERAGE, RankOneRefit
 
@@ -17,7 +18,8 @@ def refit_of(jacobian, errors, n_rows=None):
     variance = float(left @ left) / (n - p)
     lags = np.arange(p - DIM)
     weights, effects, basis = np.ones(len(lags)), np.zeros(1), np.eye(DIM)[:, 1:]
-    return RankOneRefit(lags, weights, effects, basis, jacobian, inverse, left, variance, n_rows)
+    found, rounds = (np.eye(DIM)[0], lags, weights, effects, basis), np.arange(1, n + 1)
+    return RankOneRefit(*found, np.zeros(0), jacobian, inverse, left, rounds, variance, n_rows)
 
 
 def differenced(values):
@@ -80,3 +82,23 @@ def test_of_twice_as_many_rows_half_is_said():
     here = refit_of(jacobian, errors).by_frequency(np.arange(5))
     there = refit_of(jacobian, errors, n_rows=4000).by_frequency(np.arange(5))
     np.testing.assert_allclose(np.diag(there), np.diag(here) / 2, rtol=0.02)
+
+
+def test_first_rows_are_unlike_where_they_would_be_by_effects_of_their_own():
+    """As by an F test of an unknown more for each of them; the last column is of them alone."""
+    rng = np.random.default_rng(4)
+    n, horizon = 90, 10
+    jacobian = np.column_stack([rng.standard_normal((n, 7)), np.arange(1, n + 1) < 5])
+    noise, added = rng.standard_normal((2, n))
+    added[horizon:] = 0.0
+    own = np.column_stack([jacobian, np.eye(n)[:, :horizon]])
+    found = []
+    for size in np.linspace(0.0, 4.0, 41):
+        one = refit_of(jacobian, noise + size * added)
+        rest = one.errors - own @ np.linalg.lstsq(own, one.errors)[0]
+        left, free = float(rest @ rest), n - np.linalg.matrix_rank(own)
+        more = np.linalg.matrix_rank(own) - 8
+        ratio = (float(one.errors @ one.errors) - left) / more / (left / free)
+        found.append(one.begins_unlike(horizon))
+        assert found[-1] == (fdtrc(more, free, ratio) < 1e-3)
+    assert 0 < sum(found) < 41

@@ -1,12 +1,8 @@
 """When fits are due and which rounds each of them uses, for every algorithm that fits.
 
-Doubling Lasso's epoch i has 2^(i+1) L rounds and ends at T_i, docs/model.md (3.1). Its fit uses the
-second and the fourth quarter. AD-Lasso plays the epochs with T_i <= h; an epoch that round h cuts
-off is not fitted or counted. Then epoch j has 2^j h rounds, ends at docs/model.md (4.1), and is
-fitted on its later half. The epochs of both phases are numbered consecutively.
-
-The fits of `anytime` are due by docs/model.md (7.1), and its option `memory` bounds how many rounds
-they use.
+Epochs end at docs/model.md (3.1) and (4.1); those of both phases of AD-Lasso are numbered
+consecutively, without one that round h cuts off. The fits of `anytime` are due by (7.1), and its
+option `memory` bounds how many rounds they use.
 """
 
 from collections.abc import Iterator

@@ -95,6 +95,12 @@ class AlignedRounds:
         contexts, (_, sums, count) = self.contexts[here], self.context_sums
         return np.asarray((contexts.T @ contexts - np.outer(sums, sums) / count) / here.sum())
 
+    @property
+    def since(self) -> Ints:
+        """(n_places,) the row's last round since its trajectory began, or since the first row."""
+        before = int(self.number[self.number > 0].min()) - 1
+        return np.asarray(np.minimum(self.round, self.number - before))
+
     def divided(self, contexts: Floats, rewards: float) -> "AlignedRounds":
         """Return the rows with contexts over `contexts`, (dim,), and y over `rewards`."""
         return replace(self, contexts=self.contexts / contexts, y=self.y / rewards)

@@ -23,7 +23,8 @@ from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
 CONDITION = 1e10  # of the scaled normal equations
-DRIFT_ROWS, TURN_PARTS, MOST_PARTS, CHANCE = 25, 4, 200, 1e-3  # of (7.19)
+DRIFT_ROWS, MOST_PARTS, CHANCE = 25, 200, 1e-3  # of (7.19)
+TURN_PARTS = 1 / 4, 1 / 2, 3 / 4  # of the rows, too
 STEPS = 4
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
 LEVERAGE = 0.95  # a frequency of more counts as one of so much
@@ -117,7 +118,7 @@ class RankOneRefit:
         cross = others.T @ jacobian
         spread = (others**2).sum(axis=0) - ((cross @ inverse) * cross).sum(axis=1)
         scores = others.T @ errors / np.sqrt(np.maximum(variance * spread, 1e-300))
-        found, rounds = (theta, lags, weights, effects, basis), rows.round[order]
+        found, rounds = (theta, lags, weights, effects, basis), rows.since[order]
         return cls(*found, scores, jacobian, inverse, errors, rounds, variance, n_rows)
 
     def plain(self, of: Ints) -> Floats:
@@ -177,9 +178,9 @@ class RankOneRefit:
         """
         n, first = len(self.errors), len(self.lags)
         of = self.jacobian[:, first : first + self.basis.shape[1] + 1]  # theta and the baseline
-        parts = (np.arange(n)[:, None] < n * part / TURN_PARTS for part in range(1, TURN_PARTS))
+        parts = [np.arange(n)[:, None] < n * part for part in TURN_PARTS]
         least = min(self._chance(of * part) for part in parts) if n == self.n_rows else 1.0
-        return least < CHANCE / (TURN_PARTS - 1)
+        return least < CHANCE / len(TURN_PARTS)
 
     def begins_unlike(self, horizon: int) -> bool:
         """Whether the first rounds of trajectories have effects of their own, by (7.19)."""
@@ -300,7 +301,7 @@ def certainty(
     theta = told = posterior.theta[: posterior.n_features]
     refit = _refit(rows, posterior, rho, moments)
     if not isinstance(refit, str) and refit.begins_unlike(rows.n_lags):
-        later = rows.round > rows.n_lags
+        later = rows.since > rows.n_lags
         if len(refit.errors) < refit.n_rows or np.count_nonzero(later) < LEAST_ROWS:
             return UNTOLD
         rows = rows.only(later)

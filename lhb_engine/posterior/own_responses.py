@@ -1,12 +1,8 @@
 """Responses of their own: a random slope for each trajectory (docs/model.md 15).
 
-A trajectory's rows are y = G (theta + delta) + Z b + eps. G are its contexts, carried over by the
-lag weights, and delta is normal with a covariance that all trajectories share. Given theta, the lag
-weights and b, two sums say all that a trajectory's rows know of delta: A = G'G, and c = G'e with e
-the errors of everybody's prediction, all of them of rows whose noise is independent.
-
-Where groups of trajectories are known, delta is about a mean of the trajectory's group, which is
-normal, too, with a covariance that all groups share.
+Two sums say all that a trajectory's rows know of delta: A = G'G, and c = G'e with e the errors of
+everybody's prediction, all of them of rows whose noise is independent. Where groups of trajectories
+are known, delta is about a mean of the trajectory's group, which is normal, too.
 """
 
 from collections.abc import Sequence

@@ -155,6 +155,11 @@ def test_where_something_was_chosen_before_the_first_round_later_rows_speak():
     assert said.angle_95 == pytest.approx(apart + alone.angle_95, rel=0.05)
     np.testing.assert_allclose(said.lag_weights, alone.lag_weights)
     assert "`zero_start`" in certainty(few, found, ACTIVE, 0.0)
+    # so it is where a window begins after a change: choices before are paid by other weights
+    later = rows_with(np.roll(added, 100)).rows(101, 400)
+    np.testing.assert_array_equal(later.since[later.number > 0], np.arange(1, 301))
+    alone = certainty(later.only(later.since > HORIZON), found, ACTIVE, 0.0)
+    np.testing.assert_allclose(certainty(later, found, ACTIVE, 0.0).lag_weights, alone.lag_weights)
 
 
 def test_nothing_is_said_from_few_rows_or_of_faint_weights():

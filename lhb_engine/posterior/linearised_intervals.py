@@ -6,12 +6,12 @@ said, with the reason. Equation numbers are those of docs/model.md.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from math import log
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import chdtri, fdtrc, stdtrit
+from scipy.special import chdtri, fdtrc, log_ndtr, ndtri, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import in_time
@@ -138,17 +138,12 @@ class RankOneRefit:
     def by_frequency(self, of: Ints, n_columns: int = 32) -> Floats:
         """Return the covariance (7.25), errors of any spectrum, (len(of), len(of)); by parts."""
         n, p = self.jacobian.shape
-        half, leverage = np.linalg.cholesky(self.inverse), np.zeros(n // 2 + 1)
+        half, leverage = np.linalg.cholesky(self.inverse), np.zeros(n)
         for first in range(0, p, n_columns):
-            columns = np.fft.rfft(self.jacobian @ half[:, first : first + n_columns], axis=0)
+            columns = np.fft.fft(self.jacobian @ half[:, first : first + n_columns], axis=0)
             leverage += np.sum(np.abs(columns) ** 2, axis=1) / n
-        both = np.full(n // 2 + 1, 2.0)  # a frequency and its negative
-        both[0] = 1.0
-        if n % 2 == 0:
-            both[-1] = 1.0
-        size = np.abs(np.fft.rfft(self.errors)) / (1.0 - np.minimum(leverage, LEVERAGE)) / n
-        moved = np.fft.rfft(self.jacobian @ self.inverse[:, of], axis=0)
-        moved *= (np.sqrt(both) * size)[:, None]
+        size = np.abs(np.fft.fft(self.errors)) / (1.0 - np.minimum(leverage, LEVERAGE)) / n
+        moved = np.fft.fft(self.jacobian @ self.inverse[:, of], axis=0) * size[:, None]
         out = moved.real.T @ moved.real + moved.imag.T @ moved.imag
         return np.asarray(out * (self.n_rows / n))
 
@@ -163,14 +158,12 @@ class RankOneRefit:
             return 1.0
         return float(fdtrc(more, free, square / more * free / rest))
 
-    @property
     def drifts(self) -> bool:
         """Whether means of the errors over 25 rows vary more than noise would, by (7.19)."""
         n = len(self.errors)
         part = np.arange(n) * min(max(n // DRIFT_ROWS, 4), MOST_PARTS) // n
         return self._chance(csr_array((np.ones(n), (np.arange(n), part)))) < CHANCE
 
-    @property
     def turns(self) -> bool:
         """Whether earlier rows and later ones speak for different directions, by (7.19).
 
@@ -236,10 +229,9 @@ ROWS_AN_UNKNOWN = 2
 MOST_UNKNOWNS = 400  # the refit costs their square a row
 MOST_OF_ALL_LAGS = 200  # unknowns, up to which all lags are refitted
 MISSED = 3.5  # standard deviations of the score of a lag that was left out
+HALVINGS = 40  # of where the end of an interval lies
 CLEAR = 5.0  # standard errors of an active lag's weight from which on it has an interval
-UNCLEAR = (
-    f"Weights within {CLEAR:.0f} standard errors of 0 have no interval: noise helped choose them."
-)
+UNCLEAR = "Weights within 5 standard errors of 0 have no interval: noise helped choose them."
 UNCERTAIN = 0.1  # of (7.18): error of the lag weights over their size, squares
 LEAST_CERTAIN = 0.5  # of |w|^2: beside (7.18)
 WIDE = 0.3  # radians: beyond this angle the model is not linear enough
@@ -319,8 +311,8 @@ def certainty(
         return "The lag weights are not known well enough yet."
     below = (refit.weights < -CLEAR * np.sqrt(doubt)).any() or (refit.scores < -MISSED).any()
     unlike = {
-        "The rewards drift in a way that the model does not explain.": refit.drifts,
-        "The earlier rounds and the later ones speak for different directions.": refit.turns,
+        "The rewards drift in a way that the model does not explain.": refit.drifts(),
+        "The earlier rounds and the later ones speak for different directions.": refit.turns(),
         "A lag weight is clearly negative: set the option `signed`.": below and not signed,
     }
     if any(unlike.values()):
@@ -342,11 +334,9 @@ def certainty(
     turned = np.sqrt(np.max([np.maximum(np.diag(one), 0.0) for one in turns], axis=0))
     errors = np.sqrt(np.max([np.diag(one) for one in covariances], axis=0))[n_turns:]
     error, effect_error = errors[: len(places)], errors[len(places) :]
-    active_weights = refit.weights[places]
-    weights = around(active_weights, quantile * error)
+    weights = clear_of_0(refit.weights[places], error, quantile)
     if not signed:
         weights = np.maximum(weights, 0.0)
-    weights[np.abs(active_weights) < CLEAR * error] = np.nan
     wider = quantile / float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
     return Certainty(
         angle=angle,
@@ -361,6 +351,23 @@ def certainty(
 def around(middle: Floats, half: Floats) -> Floats:
     """Return intervals, (..., 2)."""
     return np.stack([middle - half, middle + half], axis=-1)
+
+
+def clear_of_0(values: Floats, errors: Floats, quantile: float) -> Floats:
+    """Return intervals, (n, 2), nan where a value is within `CLEAR` standard errors of 0.
+
+    Values beyond have had luck: the end towards 0 is that of a normal number that is cut off there.
+    """
+    normal = float(ndtri(0.5 + CONFIDENCE / 2))
+    unit = errors * quantile / normal
+    size, least = np.abs(values) / unit, CLEAR * errors / unit
+    low, high = -size - normal, size
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        is_low = log_ndtr(middle - size) - log_ndtr(middle - least) < log((1 - CONFIDENCE) / 2)
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    signed = np.sign(values) * np.where(size < least, np.nan, unit)
+    return np.sort(np.stack([low * signed, (size + normal) * signed], axis=-1), axis=-1)
 
 
 def holding(intervals: Floats, values: Floats) -> Floats:
@@ -385,21 +392,15 @@ def _refit(
         return f"More than {MOST_UNKNOWNS} unknowns."
     if len(possible) == 0 or n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         return "Too few rows for the lags that may be active."
-    refit = None
-    white = not in_time(rows, rho)
-    fit = partial(
-        RankOneRefit.of,
-        rows,
-        posterior.theta,
-        posterior.weights,
-        moments=moments,
-        rho=rho,
-        n_features=posterior.n_features,
-    )
-    if white and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
-        refit = fit(lags=np.arange(n_lags))
-    refit = refit or fit(lags=possible)
-    return refit or "Some features cannot be told from each other, or from a baseline."
+    tried = [possible]
+    if not in_time(rows, rho) and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
+        tried = [np.arange(n_lags), possible]
+    start = rows, posterior.theta, posterior.weights
+    for lags in tried:
+        refit = RankOneRefit.of(*start, lags, moments, rho, posterior.n_features)
+        if refit is not None:
+            return refit
+    return "Some features cannot be told from each other, or from a baseline."
 
 
 def bound(covariance: Floats) -> float:

@@ -18,7 +18,6 @@ from lhb_engine.estimate import first_lags
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.fit_data import FitData
 from lhb_engine.posterior.linearised_intervals import (
-    CLEAR,
     CONFIDENCE,
     LEAST_ROWS,
     MOST_UNKNOWNS,
@@ -28,6 +27,7 @@ from lhb_engine.posterior.linearised_intervals import (
     Certainty,
     around,
     bound,
+    clear_of_0,
     holding,
 )
 from lhb_engine.posterior.rank_one_posterior import Posterior, units
@@ -233,8 +233,7 @@ def profile_certainty(told: LeastSquares, posterior: Posterior, active: Ints) ->
         profiles = holding(bands, own)
         middle, half = _sums(phi, of, first)
         sums = holding(around(middle, quantile * half), _sums(own, of, first)[0])
-    shown = holding(around(weights, quantile * error), estimated)
-    shown[np.abs(weights) < CLEAR * error] = np.nan
+    shown = holding(clear_of_0(weights, error, quantile), estimated)
     turned = quantile * np.sqrt(np.diag(told.turned))
     return Certainty(
         angle=angle,

@@ -11,7 +11,12 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.linearised_intervals import Certainty, RankOneRefit, certainty
+from lhb_engine.posterior.linearised_intervals import (
+    Certainty,
+    RankOneRefit,
+    certainty,
+    clear_of_0,
+)
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 
@@ -190,6 +195,24 @@ def test_a_lag_that_noise_helped_choose_has_no_interval():
     assert known.intervals()["lag_weights"][2] is None
     assert "no interval" in known.unclear
     assert certainty(rows, found, ACTIVE, 0.0).unclear is None
+
+
+@pytest.mark.parametrize("weight", [3.0, 4.5, 5.5, -4.5])
+def test_of_weights_that_had_luck_as_many_intervals_hold(weight):
+    """Of estimates beyond five standard errors a weight of four and a half is in 97.5%, not 93%."""
+    drawn = weight + np.random.default_rng(8).standard_normal(400_000)
+    low, high = clear_of_0(drawn, np.ones(len(drawn)), 1.96).T
+    given = np.abs(drawn) >= 5.0
+    np.testing.assert_array_equal(np.isfinite(low), given)
+    low, high = low[given], high[given]
+    beyond = low > weight if weight > 0 else high < weight
+    assert beyond.mean() == pytest.approx(0.025, abs=3.0 * np.sqrt(0.025 / given.sum()))
+    assert (low if weight < 0 else -high).mean() < -5.0  # the other end is as without luck
+
+
+def test_far_from_0_an_interval_is_that_of_a_normal_number():
+    found = clear_of_0(np.array([20.0, -40.0]), np.array([1.0, 2.0]), 2.2)
+    np.testing.assert_allclose(found, [[17.8, 22.2], [-44.4, -35.6]], rtol=1e-3)
 
 
 def test_a_weight_has_an_interval_from_five_standard_errors_on():

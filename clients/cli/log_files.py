@@ -4,10 +4,8 @@ A file holds one row or object a round, in the order in which they were played, 
 docs/evaluate.md, whose case does not matter; or it is an export of a session.
 
 Logs of the Open Bandit Dataset (Saito et al. 2021) are read as published: a folder holds one log
-and `item_context.csv`. A row of the log is one item shown at one position: `timestamp`,
-`item_id`, `position`, `click`, `propensity_score`, `user_feature_*` and `user-item_affinity_k` of
-each item k. An arm is an item; its context is the item's number, a 1 for each of its categories,
-the user's affinity to it, and a 1 for the position.
+and `item_context.csv`. A row is one item shown at one position; an arm is an item. Its context is
+its number, a 1 for each of its categories, the user's affinity to it, and a 1 for the position.
 """
 
 import csv

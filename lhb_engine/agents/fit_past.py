@@ -30,7 +30,12 @@ from lhb_engine.history import LEAST_ROWS, FitWindow, History, Ints
 from lhb_engine.posterior.acceptance_and_alarm import HeldOut, LaterMoments, LaterRows
 from lhb_engine.posterior.covariate_effects import changing
 from lhb_engine.posterior.fit_data import MOST_UNKNOWNS, FitData, fit_data, later_rows
-from lhb_engine.posterior.linearised_intervals import ROWS_AN_UNKNOWN, Certainty, certainty
+from lhb_engine.posterior.linearised_intervals import (
+    ROWS_AN_UNKNOWN,
+    Certainty,
+    certainty,
+    negative_lag,
+)
 from lhb_engine.posterior.outliers import without_outliers
 from lhb_engine.posterior.own_responses import less_responses
 from lhb_engine.posterior.profile_intervals import TOO_FEW, LeastSquares, profile_certainty, totals
@@ -104,7 +109,12 @@ class Part:
         if posterior.form == "shared" and posterior.smooth <= MOST_SMOOTH:
             statistics, unsaid = self.data.statistics, self._unsaid(posterior)
             moments = None if statistics is None else statistics.whitened(rho).without(unsaid)
-            rows = whitened(self.rows, in_time(self.rows, rho)).without(unsaid)
+            last, rows = in_time(self.rows, rho), self.rows.without(unsaid)
+            if last and not options.signed:
+                plain = None if statistics is None else statistics.whitened(0.0).without(unsaid)
+                if reason := negative_lag(rows, posterior, plain):
+                    return reason
+            rows = whitened(rows, last)
             certain = certainty(rows, posterior, active, rho, options.signed, moments)
             is_told = options.form == "shared" or posterior.n_features == 1
             if is_told or isinstance(certain, str):

@@ -1,10 +1,9 @@
 """Levels of their own: a random intercept for each trajectory (docs/model.md 7).
 
-A trajectory's rows are y = X phi + Z b + c u + eps, where its level u is normal with standard
-deviation tau sigma. The level is a new one in each stretch of so many rounds, so that a fit need
-not know how a long trajectory began. Integrated out, u makes its rows correlated: two rounds of one
-stretch have the intraclass correlation rho = tau^2 / (1 + tau^2). This correlation takes the place
-of the autocorrelation of `coloured_noise`, and is read off errors like it.
+The level is a new one in each stretch of so many rounds, so that a fit need not know how a long
+trajectory began. Integrated out, levels of standard deviation tau sigma make two rounds of one
+stretch correlated by rho = tau^2 / (1 + tau^2), the intraclass correlation. This takes the place of
+the autocorrelation of `coloured_noise`, and is read off errors like it.
 """
 
 from typing import NamedTuple

@@ -3,10 +3,6 @@
 Trajectories are drawn into the two groups. Rounds of a trajectory depend on each other, so the
 trajectory is the unit: its rounds and its rewards are two totals, and a group is the sum of their
 products over its trajectories.
-
-The interval holds at all times together, so one may look, and stop, whenever one likes: it is a
-bound that Brownian motion crosses at no time at all, with a given probability. An interval of a
-fixed sample, looked at every day, excludes the truth sooner or later.
 """
 
 import sys

@@ -23,9 +23,8 @@ from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
 CONDITION = 1e10  # of the scaled normal equations
-DRIFT_ROWS, MOST_PARTS, CHANCE = 25, 200, 1e-3  # of (7.19)
-TURN_PARTS = 1 / 4, 1 / 2, 3 / 4  # of the rows, too
-STEPS = 4
+DRIFT_ROWS, MOST_PARTS, TURN_PARTS, CHANCE = 25, 200, (1 / 4, 1 / 2, 3 / 4), 1e-3  # of (7.19)
+STEPS, HALVINGS = 4, 40  # of Gauss and Newton; of where the end of an interval lies
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
 LEVERAGE = 0.95  # a frequency of more counts as one of so much
 PLACES = 2048  # that are indexed at once
@@ -36,8 +35,7 @@ class RankOneRefit:
     """The least-squares fit of theta, some lag weights and covariates, and its linearisation.
 
     `effects` (q,) are the baseline and the effects of the covariates; `basis` (dim, n_turns) is an
-    orthonormal basis of theta's complement, and the axis of the score before round 1, if any;
-    `scores` (n_lags - m,) are those of the other lags, in standard deviations.
+    orthonormal basis of theta's complement, and the axis of the score before round 1, if any.
     `jacobian` (n, m + n_turns + q) is J of (5.9), in the order of the rounds, or its latest rows,
     `errors` (n,) the residuals of these, `rounds` (n,) their last rounds in their trajectories;
     `inverse` is (J'J)^-1 and `variance` s^2 of (5.9), from `n_rows`.
@@ -48,7 +46,6 @@ class RankOneRefit:
     weights: Floats
     effects: Floats
     basis: Floats
-    scores: Floats
     jacobian: Floats
     inverse: Floats
     errors: Floats
@@ -60,27 +57,25 @@ class RankOneRefit:
     def of(
         cls,
         rows: AlignedRounds,
-        theta: Floats,
-        w: Floats,
+        start: Posterior,
         lags: Ints,
         moments: RowMoments | None = None,
         rho: float = 0.0,
-        n_features: int | None = None,
     ) -> "RankOneRefit | None":
-        """Take Gauss-Newton steps from (theta, w); None where J is singular.
+        """Take Gauss-Newton steps from a posterior; None where J is singular.
 
         With `moments`, on all the rows that they are of. Where trajectories have levels, these
         are taken out of `moments`, and are here with the intraclass correlation `rho`. Theta has
-        length 1 in its first `n_features` numbers, by default all; one after them is free.
+        length 1 in its features; a number after them is free.
         """
         order = np.flatnonzero(rows.number > 0)
         order = order[np.argsort(rows.number[order], kind="stable")]
-        x, m, d = rows.contexts, len(lags), n_features or len(theta)
+        x, m, d, theta = rows.contexts, len(lags), start.n_features, start.theta
         columns = x if moments is None else np.diag(moments.gram).reshape(-1, moments.dim)
         has_before = d < len(theta) and bool(columns[:, d].any())
         beside = rows.beside[order]
-        weights, effects, every = w[lags], np.zeros(beside.shape[1]), np.zeros(len(w))
-        every_lag = np.append(lags, np.setdiff1d(np.arange(len(w)), lags))
+        weights, effects = start.weights[lags], np.zeros(beside.shape[1])
+        every = np.zeros(len(start.weights))
         for step in range(STEPS):
             basis = _basis(theta, d, has_before)
             if moments is None or step == STEPS - 1:
@@ -88,11 +83,10 @@ class RankOneRefit:
                 filtered = lagged_sums(x, every)
                 errors = (rows.y - filtered @ theta)[order] - beside @ effects
                 both = np.column_stack([(filtered @ basis)[order], beside, errors])
-                both = _with_lagged(x @ theta, order, every_lag, both)
+                both = _with_lagged(x @ theta, order, lags, both)
                 if rows.levels:
                     both = without_levels(both, rows.level[order], rows.intercept[order], rho)
-                others, errors = both[:, m : len(w)], both[:, -1]
-                jacobian = np.delete(both[:, :-1], np.s_[m : len(w)], axis=1)
+                jacobian, errors = both[:, :-1], both[:, -1]
             if moments is None:
                 gram, right = jacobian.T @ jacobian, jacobian.T @ errors
                 square, n_rows = float(errors @ errors), len(errors)
@@ -115,11 +109,8 @@ class RankOneRefit:
             theta, weights = theta / length, (weights + change[:m]) * length
             effects += change[m + n_turns :]
         variance = square / max(n_rows - jacobian.shape[1], 1)
-        cross = others.T @ jacobian
-        spread = (others**2).sum(axis=0) - ((cross @ inverse) * cross).sum(axis=1)
-        scores = others.T @ errors / np.sqrt(np.maximum(variance * spread, 1e-300))
         found, rounds = (theta, lags, weights, effects, basis), rows.since[order]
-        return cls(*found, scores, jacobian, inverse, errors, rounds, variance, n_rows)
+        return cls(*found, jacobian, inverse, errors, rounds, variance, n_rows)
 
     def plain(self, of: Ints) -> Floats:
         """Return the covariance (5.9) of some of the unknowns, (len(of), len(of))."""
@@ -224,19 +215,16 @@ def _products(
 
 CONFIDENCE = 0.95
 POSSIBLE = 0.05  # lags that are active in a larger share of the draws may be active
-LEAST_ROWS = 100
-ROWS_AN_UNKNOWN = 2
+LEAST_ROWS, ROWS_AN_UNKNOWN = 100, 2
 MOST_UNKNOWNS = 400  # the refit costs their square a row
 MOST_OF_ALL_LAGS = 200  # unknowns, up to which all lags are refitted
-MISSED = 3.5  # standard deviations of the score of a lag that was left out
-HALVINGS = 40  # of where the end of an interval lies
+FREE_ROWS, BELOW = 25, 3.5  # rows beyond the unknowns, standard errors below 0: a lag is negative
 CLEAR = 5.0  # standard errors of an active lag's weight from which on it has an interval
 UNCLEAR = "Weights within 5 standard errors of 0 have no interval: noise helped choose them."
-UNCERTAIN = 0.1  # of (7.18): error of the lag weights over their size, squares
-LEAST_CERTAIN = 0.5  # of |w|^2: beside (7.18)
+UNCERTAIN, LEAST_CERTAIN = 0.1, 0.5  # of (7.18), and beside: shares of |w|^2
 WIDE = 0.3  # radians: beyond this angle the model is not linear enough
 WIDER = 1.1  # for what linearisation and the choice of lags leave out
-UNTOLD = "The first rounds are not as if nothing was chosen before: see the option `zero_start`."
+NEGATIVE = "A lag weight is clearly negative: set the option `signed`."
 
 
 @dataclass(frozen=True)
@@ -295,9 +283,9 @@ def certainty(
     if not isinstance(refit, str) and refit.begins_unlike(rows.n_lags):
         later = rows.since > rows.n_lags
         if len(refit.errors) < refit.n_rows or np.count_nonzero(later) < LEAST_ROWS:
-            return UNTOLD
-        rows = rows.only(later)
-        refit = _refit(rows, posterior, rho, None)
+            return "What came before the first round still pays: see the option `zero_start`."
+        rows, moments = rows.only(later), None
+        refit = _refit(rows, posterior, rho, moments)
         theta = theta if isinstance(refit, str) else refit.theta[: posterior.n_features]
     if isinstance(refit, str):
         return refit
@@ -309,20 +297,19 @@ def certainty(
     certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
     if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
-    below = (refit.weights < -CLEAR * np.sqrt(doubt)).any() or (refit.scores < -MISSED).any()
+    below = (refit.weights < -CLEAR * np.sqrt(doubt)).any()
     unlike = {
         "The rewards drift in a way that the model does not explain.": refit.drifts(),
         "The earlier rounds and the later ones speak for different directions.": refit.turns(),
-        "A lag weight is clearly negative: set the option `signed`.": below and not signed,
+        NEGATIVE: bool(below) and not signed,
     }
     if any(unlike.values()):
         return next(what for what, holds in unlike.items() if holds)
     places, turn = np.searchsorted(refit.lags, active), slice(0, n_turns)
     beside = np.arange(m + n_turns + 1, n_unknown)
     of = np.concatenate([np.arange(m, m + n_turns), places, beside])
-    covariances = (
-        [refit.by_frequency(of)] if in_time(rows, rho) else [refit.plain(of), refit.robust(of)]
-    )
+    lasts = in_time(rows, rho)
+    covariances = [refit.by_frequency(of)] if lasts else [refit.plain(of), refit.robust(of)]
     turns = [basis @ one[turn, turn] @ basis.T / certain**2 for one in covariances]
     quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + CONFIDENCE / 2))
     total = float(np.trace(turns[0]))
@@ -333,10 +320,8 @@ def certainty(
         return "The direction is not known well enough yet."
     turned = np.sqrt(np.max([np.maximum(np.diag(one), 0.0) for one in turns], axis=0))
     errors = np.sqrt(np.max([np.diag(one) for one in covariances], axis=0))[n_turns:]
-    error, effect_error = errors[: len(places)], errors[len(places) :]
-    weights = clear_of_0(refit.weights[places], error, quantile)
-    if not signed:
-        weights = np.maximum(weights, 0.0)
+    weights = clear_of_0(refit.weights[places], errors[: len(places)], quantile)
+    weights = weights if signed else np.maximum(weights, 0.0)
     wider = quantile / float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
     return Certainty(
         angle=angle,
@@ -344,7 +329,7 @@ def certainty(
         theta=np.clip(holding(around(theta, quantile * turned), told), -1.0, 1.0),
         lags=active,
         lag_weights=holding(weights, posterior.weights[active]),
-        effects=around(refit.effects[1:], quantile * effect_error),
+        effects=around(refit.effects[1:], quantile * errors[len(places) :]),
     )
 
 
@@ -392,15 +377,28 @@ def _refit(
         return f"More than {MOST_UNKNOWNS} unknowns."
     if len(possible) == 0 or n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         return "Too few rows for the lags that may be active."
-    tried = [possible]
+    refit = None
     if not in_time(rows, rho) and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
-        tried = [np.arange(n_lags), possible]
-    start = rows, posterior.theta, posterior.weights
-    for lags in tried:
-        refit = RankOneRefit.of(*start, lags, moments, rho, posterior.n_features)
-        if refit is not None:
-            return refit
-    return "Some features cannot be told from each other, or from a baseline."
+        refit = RankOneRefit.of(rows, posterior, np.arange(n_lags), moments, rho)
+    refit = refit or RankOneRefit.of(rows, posterior, possible, moments, rho)
+    return refit or "Some features cannot be told from each other, or from a baseline."
+
+
+def negative_lag(rows: AlignedRounds, posterior: Posterior, moments: RowMoments | None) -> str:
+    """Return that a lag weight is negative, or may be so; empty if none is in a refit of all lags.
+
+    The rows are as they came: what negative lags do lasts, and would be taken out with the
+    autocorrelation. Beside contexts that change, noise that lasts adds no more than white noise.
+    """
+    n, n_lags = rows.n_rows if moments is None else moments.n_rows, len(posterior.inclusion)
+    n_unknown = n_lags + rows.contexts.shape[1] + rows.covariates.shape[1]
+    if n_unknown > MOST_OF_ALL_LAGS:
+        return ""
+    refit = RankOneRefit.of(rows, posterior, np.arange(n_lags), moments)
+    if refit is None or n < n_unknown + FREE_ROWS:
+        return "Too few rows to tell whether a lag weight is negative."
+    error = np.sqrt(np.diag(refit.plain(np.arange(n_lags))))
+    return NEGATIVE if (refit.weights < -BELOW * error).any() else ""
 
 
 def bound(covariance: Floats) -> float:

@@ -3,11 +3,10 @@
 A fit cannot be put aside once it runs. Where long fits hold every process, a short one still gets
 the spare one, which is started when it is first needed.
 
-Tenants get equal time, so do a tenant's sessions, and short fits come first. Each tenant has a
-count of the seconds that its fits have had. The next fit is the one whose tenant would have had
-least after it; within a tenant it is the one whose session would. So a short fit comes before a
-long one, and a long one waits for as many short ones as are worth it, not for ever. Who was away
-does not save up time: on return, its count is at least the least of those present.
+Tenants get equal time, and so do a tenant's sessions: the next fit is the one whose tenant, and in
+it whose session, would have had least seconds of fits after it. So a long one waits for as many
+short ones as are worth it. Who was away does not save up time: on return, its count is at least the
+least of those present.
 """
 
 from collections.abc import Collection, Mapping

@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent
+from lhb_engine.agents.anytime_options import AnytimeOptions
+from lhb_engine.agents.fit_past import Part
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior.fit_data import fit_data
 from lhb_engine.posterior.linearised_intervals import (
+    NEGATIVE,
     Certainty,
     RankOneRefit,
     certainty,
     clear_of_0,
+    negative_lag,
 )
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
@@ -117,30 +122,23 @@ def test_nothing_is_said_where_theta_turned_or_a_lag_weight_is_negative():
     assert isinstance(certainty(negative, found, ACTIVE, 0.0, signed=True), Certainty)
 
 
-def test_a_negative_lag_that_was_left_out_is_seen():
-    """Where autocorrelation was taken out only lags that may be active are refitted."""
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_negative_lag_is_seen_where_what_it_does_is_taken_for_noise_that_lasts(signed):
+    """Of a lag that pays less than nothing, theta's contrary explains most, and errors last."""
+    weights = np.zeros(HORIZON)
+    weights[[2, 4, 5, 6, 7, 9]] = [-0.5, 0.2, 0.2, 0.2, 0.2, 0.2]
+    past = history(n=200, noise=0.1, weights=weights, seed=1)
+    rows = align(past.over(FitWindow(1, 1, 200, HORIZON, 200)))
+    found = rank_one_posterior(rows, [1, 2], start=-THETA, weights=np.maximum(-weights, 0.0))
+    few_lags, options = replace(found, smooth=0.0), AnytimeOptions(profiles="shared", signed=signed)
+    said = Part(fit_data(rows), rows).certainty(few_lags, "", ACTIVE, 0.6, options)
+    assert (said == NEGATIVE) != signed
+    few = rows.rows(1, 39)
+    assert "Too few rows" in negative_lag(few, found, None)
+    assert negative_lag(rows, found, None) == NEGATIVE
     steady = rows_with(0.0)
     found = rank_one_posterior(steady, [1, 2])
-    assert found.inclusion[4] < 0.05
-    minus = np.zeros(HORIZON)
-    minus[4] = -0.2
-    negative = rows_with(np.convolve(steady.contexts @ THETA, minus)[:400])
-    assert "`signed`" in certainty(negative, found, ACTIVE, 0.5)
-    assert isinstance(certainty(negative, found, ACTIVE, 0.5, signed=True), Certainty)
-
-
-def test_scores_of_the_other_lags_are_those_of_an_added_column():
-    rows = rows_with(0.0)
-    refit = RankOneRefit.of(rows, THETA, LAG_WEIGHTS, ACTIVE)
-    others = np.setdiff1d(np.arange(HORIZON), ACTIVE)
-    signal = rows.contexts @ refit.theta
-    for lag, score in zip(others, refit.scores, strict=True):
-        column = np.concatenate([np.zeros(lag), signal[: 400 - lag]])
-        both = np.column_stack([refit.jacobian, column])
-        by = np.linalg.lstsq(both, refit.errors)[0]
-        drop = np.sum(refit.errors**2) - np.sum((refit.errors - both @ by) ** 2)
-        assert abs(score) == pytest.approx(np.sqrt(drop / refit.variance), abs=0.01)
-        assert np.sign(score) == np.sign(by[-1])
+    assert negative_lag(steady, found, None) == ""
 
 
 def test_where_something_was_chosen_before_the_first_round_later_rows_speak():
@@ -272,7 +270,7 @@ def test_where_noise_is_autocorrelated_the_spectrum_of_the_errors_counts():
     rows = rows_with(0.5 * np.sin(np.arange(400) * np.pi / 4))
     found = rank_one_posterior(rows, [1, 2])
     found = replace(found, inclusion=np.maximum(found.inclusion, 0.06))  # all are refitted in both
-    refit = RankOneRefit.of(rows, found.theta, found.weights, np.arange(HORIZON))
+    refit = RankOneRefit.of(rows, found, np.arange(HORIZON))
     white, swinging = certainty(rows, found, ACTIVE, 0.0), certainty(rows, found, ACTIVE, 0.5)
     turn = np.arange(HORIZON, HORIZON + DIM - 1)
     noise = refit.variance * np.trace(refit.inverse[:HORIZON, :HORIZON])

@@ -19,7 +19,7 @@ def refit_of(jacobian, errors, n_rows=None):
     lags = np.arange(p - DIM)
     weights, effects, basis = np.ones(len(lags)), np.zeros(1), np.eye(DIM)[:, 1:]
     found, rounds = (np.eye(DIM)[0], lags, weights, effects, basis), np.arange(1, n + 1)
-    return RankOneRefit(*found, np.zeros(0), jacobian, inverse, left, rounds, variance, n_rows)
+    return RankOneRefit(*found, jacobian, inverse, left, rounds, variance, n_rows)
 
 
 def differenced(values):

@@ -130,8 +130,10 @@ def test_a_negative_lag_is_seen_where_what_it_does_is_taken_for_noise_that_lasts
     past = history(n=200, noise=0.1, weights=weights, seed=1)
     rows = align(past.over(FitWindow(1, 1, 200, HORIZON, 200)))
     found = rank_one_posterior(rows, [1, 2], start=-THETA, weights=np.maximum(-weights, 0.0))
-    few_lags, options = replace(found, smooth=0.0), AnytimeOptions(profiles="shared", signed=signed)
-    said = Part(fit_data(rows), rows).certainty(few_lags, "", ACTIVE, 0.6, options)
+    one = np.isin(np.arange(HORIZON), 2) * 1.0
+    few_lags = replace(found, theta=-THETA, weights=0.5 * one, inclusion=one, smooth=0.0)
+    options = AnytimeOptions(profiles="shared", signed=signed)
+    said = Part(fit_data(rows), rows).certainty(few_lags, "", np.array([2]), 0.6, options)
     assert (said == NEGATIVE) != signed
     few = rows.rows(1, 39)
     assert "Too few rows" in negative_lag(few, found, None)

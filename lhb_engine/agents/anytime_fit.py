@@ -42,7 +42,7 @@ SAMPLED = (
     " Some directions hardly vary in the chosen contexts: decisions take posterior draws in turn."
 )
 ALIKE = "Some directions hardly vary in the chosen contexts."
-TURNED = " Theta turns: rounds before {} speak for another one, and count no more."
+TURNED = " What choices pay has changed: rounds before {} count no more."
 OWN_SPREAD = "Trajectories have responses of their own: their spread has intervals."
 UNTRIED = "Some features are 0 in every chosen context: what arms with them pay is not known."
 OWN_DIRECTIONS = "Each trajectory decides by its own direction."
@@ -84,7 +84,7 @@ class AnytimeFit:
     def _is_lost(self, estimate: Estimate) -> bool:
         """Whether after an alarm nothing stands out where something did: docs/model.md (7.34)."""
         old, later, diagnostics = self.prediction, self.past.later, estimate.diagnostics or {}
-        if not (old and old.stands_out and later and diagnostics.get("alarm")):
+        if self._turned or not (old and old.stands_out and later and diagnostics.get("alarm")):
             return False
         return not diagnostics.get("stands_out", True) and later.still_rises
 
@@ -136,21 +136,22 @@ class AnytimeFit:
         if not checked.get("alarm", True) and self._is_young():
             message = "The direction predicts as well as it should: it stays."
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
-        first = (None if checked.get("alarm") else self._turned) or self.past.first
+        first = self._turned or self.past.first
         part = self.past.part(first)
         if self.prediction is None and not self.options.form and self._forms.in_use == SHARED:
             self._forms = self._forms_by_halves()
         posterior, rho = self._posterior(part.data)
-        if checked.get("alarm") and self._explains(posterior, rho):
-            checked["alarm"] = False
-        if checked.get("alarm"):
+        unclear = checked.get("alarm") and not self._turned
+        if unclear and self._explains(posterior, rho):
+            checked["alarm"] = unclear = False
+        if unclear:
             self._forms = self._forms_of(None)  # a change says nothing of forms
             predictor = None if self.rows.levels else self.prediction
             walk = walk_gain(predictor, self.rows) if predictor else None
-            whole, first = first, self._look_back(first, walk)
+            first = self._look_back(first, walk)
             part = self.past.part(first)
             posterior, rho = self._posterior(part.data)
-            checked["alarm"] = walk is None or first > whole
+            checked["alarm"] = walk is None or first > self.past.first
         if first > window.first:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
@@ -294,9 +295,8 @@ class AnytimeFit:
         old, told = self.prediction, self.options
         if old is None or told.levels or told.own or told.memory is not None:
             return None
-        if not old.stands_out or not (old.settled or old.since_round > 1):
-            return None
-        return turned_since(old, self.rows, self.past.first)
+        is_known = old.stands_out and (old.settled or old.since_round > 1)
+        return turned_since(old, self.rows, self.past.first) if is_known else None
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
@@ -309,8 +309,7 @@ class AnytimeFit:
             return False  # products that no fit has counted yet
         if self._forms.in_use != old.form or (not old.has_sets and are_enough(self.sets)):
             return False
-        growth, _ = self.settings.growth(old.last_round, self.horizon)
-        is_late = growth == self.settings.late_growth
+        is_late = old.last_round >= self.settings.known * self.horizon
         fresh = 0 < self.settings.renewed * old.n_rows <= self.past.covered()["n_rows"]
         if not is_late or fresh or due >= self.settings.renewed * old.last_round:
             return False

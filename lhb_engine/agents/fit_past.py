@@ -285,7 +285,7 @@ class RowsPast:
         """Return the round after which rows are held out, and earlier rows by their first round."""
         assert self.prediction is not None
         cut = self._cut(self.prediction.last_round)
-        return cut, self.parts({1, first}, cut, cut // 2)
+        return cut, self.parts({first}, cut, (cut - first + 1) // 2)
 
     def _cut(self, since: int) -> int:
         """Return the middle of the rounds after `since`, up to the newest row if that is older."""

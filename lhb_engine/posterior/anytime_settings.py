@@ -11,15 +11,14 @@ class AnytimeSettings:
     least_step: int = 3  # fewest rounds between two fits (7.1)
     # ratio of a fit's round to the previous fit's (7.1)
     early_growth: float = 1.15
-    middle_growth: float = 1.06
-    late_growth: float = 1.12
-    # a late fit only checks the installed direction until the rounds are this many times those that
-    # the direction's fit had seen
-    renewed: float = 1.4
+    middle_growth: float = 1.12
+    late_growth: float = 1.04
     early: float = 2.5  # fits before this many horizons are early ones (7.1)
-    # between these, in rounds and in horizons, fits are closest (7.1)
-    often: int = 120
-    late: float = 20.0
+    often: int = 120  # fits after them and from this round on are late ones (7.1)
+    # a fit after this many horizons only checks the installed direction until the rounds are so
+    # many times those that the direction's fit had seen
+    known: float = 20.0
+    renewed: float = 1.4
     acceptance: float = 2.0  # standard errors in (7.11)
     # most_chains, least_chains: bounds of the number of chains
     most_chains: int = 32
@@ -37,8 +36,4 @@ class AnytimeSettings:
         """Return g of (7.1) after a fit due at a round, and the round up to which g holds."""
         if due < self.early * horizon:
             return self.early_growth, self.early * horizon
-        if due < self.often:
-            return self.late_growth, self.often
-        if due < self.late * horizon:
-            return self.middle_growth, self.late * horizon
-        return self.late_growth, inf
+        return (self.middle_growth, self.often) if due < self.often else (self.late_growth, inf)

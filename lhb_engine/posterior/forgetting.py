@@ -1,64 +1,70 @@
-"""Since which round theta is another one, where it turns slowly (docs/model.md (7.33))."""
+"""Since which round theta is another one, where it turns (docs/model.md (7.33))."""
 
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import lagged_sums
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.predictor import Predictor
+from lhb_engine.posterior.random_walk import GAINS, less_walk
 
-RUNS, LEAST_RUN, FEWEST_RUNS = 64, 4, 16  # of rows in order, each predicted from those before
-FEWEST_ROWS, ROWS_A_FEATURE = 40, 8  # of a window
+RUNS, LEAST_RUN = 64, 4  # of rows in order, between which theta may turn
+FEWEST_ROWS = 16  # on either side of a turn
 MOST_ROWS = 8192  # the latest
-SURE = 3.5  # standard errors by which a window predicts better than its baseline alone
-LEAST = 0.01  # of the noise's variance, by which it does: a baseline may be known to a hair
-PRIOR_ROWS = 0.01  # rows that the prior of a window's baseline counts as
+SURE = 10.0  # nats by which rows are likelier where theta turns than where nothing does
+MOVES = 5.0  # nats by which rows have to be likelier where the baseline moves, for it to be that
+PRIOR_ROWS = 0.01  # rows that the prior of a baseline counts as
+LEAST = (
+    0.02  # squared sine of a turn: without noise, what no theta explains looks like smaller ones
+)
 
 
 def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
     """Return the round of the session since which rows speak for another theta; None if all agree.
 
-    Each run of the later half of the rows from round `first` on is predicted by the estimate with
-    theta corrected from all rows before the run, and from a window of the latest of these; its
-    lag weights stay. The window that predicts best counts, if it does so surely.
+    Rows from round `first` on are cut in two at each of some rounds, and so are the rows after the
+    cut at which they are likeliest, as long as a cut is sure. The estimate's theta is corrected
+    anew in the later part; or the baseline is; or nothing. Lag weights stay.
     """
     order = np.flatnonzero(rows.number >= max(first, 1))
     order = order[np.argsort(rows.number[order], kind="stable")][-MOST_ROWS:]
     size = max(LEAST_RUN, -(-len(order) // RUNS))
-    n = len(order) // size
-    if n < FEWEST_RUNS or not old.noise > 0.0:
+    n, fewest = len(order) // size, -(-FEWEST_ROWS // size)
+    if n < 2 * fewest or not old.noise > 0.0:
         return None
     order = order[len(order) - n * size :]
-    carried = lagged_sums(rows.contexts, old.lag_weights[: rows.n_lags])
+    weights = old.lag_weights if old.lag_weights.ndim == 1 else old.lag_weights @ old.theta
+    carried = lagged_sums(rows.contexts, weights[: rows.n_lags])
     columns = np.column_stack([rows.intercept, carried, old.residuals(rows)])
-    columns[rows.number == 0] = 0.0
-    white = [innovations(rows, column, old.autocorrelation)[order] for column in columns.T]
-    runs = np.column_stack(white).reshape(n, size, -1)
     dim = carried.shape[1]
-    prior = np.diag(np.append(PRIOR_ROWS, np.full(dim, dim * old.noise**2)))
-    sums = np.zeros((n + 1, dim + 2, dim + 2))
-    np.cumsum(runs.transpose(0, 2, 1) @ runs, axis=0, out=sums[1:])
-    later = np.arange(n // 2, n)
-    x, errors = runs[later, :, :-1], runs[later, :, -1]
+    prior = np.append(PRIOR_ROWS, np.full(dim, dim * old.noise**2))
 
-    def left(window: Ints | int) -> tuple[Floats, Floats]:
-        """Return the squares that a window leaves, and with the theta of all rows."""
-        inside = sums[later] - sums[later - window]
-        gram, target = inside[:, :-1, :-1], inside[:, :-1, -1:]
-        base = (target[:, :1] - gram[:, :1, 1:] @ of_all[:, 1:]) / (gram[:, :1, :1] + PRIOR_ROWS)
-        solutions = np.linalg.solve(gram + prior, target), np.append(base, of_all[:, 1:], axis=1)
-        own, other = (((errors - (x @ one)[..., 0]) ** 2).sum(axis=1) for one in solutions)
-        return own, other
+    def likely(columns: Floats, again: Ints) -> Floats:
+        """Return by cut the log likelihood of rows, and the squares that they leave, (2, n_cuts).
 
-    of_all = np.linalg.solve(sums[later, :-1, :-1] + prior, sums[later, :-1, -1:])
-    least, window, since = float(left(later)[0].sum()), n // 2, None
-    shown = LEAST * old.noise**2 * errors.size
-    while window * size >= max(FEWEST_ROWS, ROWS_A_FEATURE * dim):
-        own, other = left(window)
-        gain = other - own
-        sure = max(SURE * gain.std() * np.sqrt(len(gain)), shown)
-        if own.sum() < least and gain.sum() > sure:
-            least, since = float(own.sum()), int(rows.number[order[(n - window) * size]])
-        window //= 2
-    return since
+        The columns `again`, counted from the first on, are there once more in the later part.
+        """
+        runs = columns[order].reshape(n, size, -1)
+        sums = np.cumsum(runs.transpose(0, 2, 1) @ runs, axis=0)
+        every, later = sums[-1], sums[-1] - sums[fewest - 1 : n - fewest]
+        joint = np.block([[np.broadcast_to(every, later.shape), later], [later, later]])
+        kept, by = np.append(known, again + dim + 2), np.append(prior, prior[again])
+        gram, target = joint[:, kept][..., kept] + np.diag(by), joint[:, kept, dim + 1 : dim + 2]
+        explained = np.swapaxes(target, 1, 2) @ np.linalg.solve(gram, target)
+        left = np.maximum(every[-1, -1] - explained[:, 0, 0], 1e-300)
+        narrowed = np.linalg.slogdet(gram)[1] - np.log(by).sum()
+        return np.array([-0.5 * (n * size * np.log(left) + narrowed), left])
+
+    known = np.arange(dim + 1)  # columns of the baseline and of theta
+    stays, steps, turns = (likely(columns, again) for again in (known[:0], known[:1], known[1:]))
+    best = int(turns[0].argmax())
+    at = (best + fewest) * size
+    most, less = turns[0, best], stays[1, 0] - turns[1, best]
+    slight = LEAST * float(np.square(carried[order[at:]]).sum()) / dim
+    if most <= max(stays[0, 0] + SURE, steps[0].max() - MOVES) or less <= slight:
+        return None
+    walks = [likely(less_walk(rows, columns, gain), known[:0])[0, 0] for gain in GAINS]
+    if most <= max(walks) - MOVES:
+        return None
+    since = int(rows.number[order[at]])
+    return turned_since(old, rows, since) or since

@@ -37,7 +37,7 @@ def draw_little(monkeypatch: pytest.MonkeyPatch, *, remembers: bool = True) -> N
 
 def fit_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `anytime` fit half as often, and few times before there are rows enough for sums."""
-    growth = {"early": 10.0, "early_growth": 2.0, "late_growth": 1.15}
+    growth = {"early": 10.0, "early_growth": 2.0, "middle_growth": 1.15, "late_growth": 1.15}
     monkeypatch.setattr(Anytime, "settings", replace(Anytime.settings, **growth))
 
 

@@ -69,13 +69,13 @@ def test_a_lag_is_active_above_95_percent_of_the_draws(monkeypatch):
     assert fit(history()).active_lags == (2,)
 
 
-def test_fits_are_early_ones_up_to_two_and_a_half_horizons_and_close_up_to_twenty():
+def test_fits_are_early_ones_up_to_two_and_a_half_horizons_and_close_from_then_on():
     windows = anytime_windows(1000, None)
-    due = [next(windows).due for _ in range(100)]
+    due = [next(windows).due for _ in range(140)]
     growth = {a: b / a for a, b in pairwise(due)}
     assert {round(g, 2) for n, g in growth.items() if 1000 <= n < 2500} == {1.15}
-    assert {round(g, 2) for n, g in growth.items() if 2500 <= n < 20000} == {1.06}
-    assert {round(g, 2) for n, g in growth.items() if n >= 20000} == {1.12}
+    assert {round(g, 2) for n, g in growth.items() if n >= 2500} == {1.04}
+    assert due[-1] > 20000
 
 
 def test_signed_lag_weights():

@@ -13,7 +13,7 @@ FEWEST_ROWS = 16  # on either side of a turn
 MOST_ROWS = 8192  # the latest
 SURE = 10.0  # nats by which rows are likelier where theta turns than where nothing does
 MOVES = 5.0  # nats by which rows have to be likelier where the baseline moves, for it to be that
-PRIOR_ROWS = 0.01  # rows that the prior of a baseline counts as
+PRIOR_ROWS = 0.01  # rows that the prior of a baseline, or a covariate's effect, counts as
 LEAST = (
     0.02  # squared sine of a turn: without noise, what no theta explains looks like smaller ones
 )
@@ -35,28 +35,26 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
     order = order[len(order) - n * size :]
     weights = old.lag_weights if old.lag_weights.ndim == 1 else old.lag_weights @ old.theta
     carried = lagged_sums(rows.contexts, weights[: rows.n_lags])
-    columns = np.column_stack([rows.intercept, carried, old.residuals(rows)])
-    dim = carried.shape[1]
-    prior = np.append(PRIOR_ROWS, np.full(dim, dim * old.noise**2))
+    columns = np.column_stack([rows.beside, carried, old.residuals(rows)])
+    dim, n_known = carried.shape[1], columns.shape[1] - 1
+    sizes = np.maximum(np.square(rows.beside[order]).mean(axis=0), 1e-300)
+    prior = np.append(PRIOR_ROWS * sizes, np.full(dim, dim * old.noise**2))
 
     def likely(columns: Floats, again: Ints) -> Floats:
-        """Return by cut the log likelihood of rows, and the squares that they leave, (2, n_cuts).
-
-        The columns `again`, counted from the first on, are there once more in the later part.
-        """
+        """Return by cut the log likelihood and the squares left, columns `again` after it, too."""
         runs = columns[order].reshape(n, size, -1)
         sums = np.cumsum(runs.transpose(0, 2, 1) @ runs, axis=0)
         every, later = sums[-1], sums[-1] - sums[fewest - 1 : n - fewest]
         joint = np.block([[np.broadcast_to(every, later.shape), later], [later, later]])
-        kept, by = np.append(known, again + dim + 2), np.append(prior, prior[again])
-        gram, target = joint[:, kept][..., kept] + np.diag(by), joint[:, kept, dim + 1 : dim + 2]
+        kept, by = np.append(known, again + n_known + 1), np.append(prior, prior[again])
+        gram, target = joint[:, kept][..., kept] + np.diag(by), joint[:, kept, n_known:][..., :1]
         explained = np.swapaxes(target, 1, 2) @ np.linalg.solve(gram, target)
         left = np.maximum(every[-1, -1] - explained[:, 0, 0], 1e-300)
         narrowed = np.linalg.slogdet(gram)[1] - np.log(by).sum()
         return np.array([-0.5 * (n * size * np.log(left) + narrowed), left])
 
-    known = np.arange(dim + 1)  # columns of the baseline and of theta
-    stays, steps, turns = (likely(columns, again) for again in (known[:0], known[:1], known[1:]))
+    known = np.arange(n_known)  # columns of the baseline, of covariates and of theta
+    stays, steps, turns = (likely(columns, again) for again in (known[:0], known[:1], known[-dim:]))
     best = int(turns[0].argmax())
     at = (best + fewest) * size
     most, less = turns[0, best], stays[1, 0] - turns[1, best]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast
+from lhb_engine.agents.fit_past import ACTIVE, Part, RowsPast, too_little
 from lhb_engine.agents.form_fits import SHARED, FormFits, KnownForm
 from lhb_engine.agents.rank_one_agent import RankOneAgent
 from lhb_engine.design.aligned_rounds import AlignedRounds
@@ -295,8 +295,11 @@ class AnytimeFit:
         old, told = self.prediction, self.options
         if old is None or told.levels or told.own or told.memory is not None:
             return None
-        is_known = old.stands_out and (old.settled or old.since_round > 1)
-        return turned_since(old, self.rows, self.past.first) if is_known else None
+        if not old.stands_out or not (old.settled or old.since_round > 1):
+            return None
+        since = turned_since(old, self.rows, self.past.first)
+        says_little = since and too_little(self.past.part(since).rows, self.past.dim)
+        return None if says_little else since
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

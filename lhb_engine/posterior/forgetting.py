@@ -12,7 +12,7 @@ RUNS, LEAST_RUN = 64, 4  # of rows in order, between which theta may turn
 FEWEST_ROWS = 16  # on either side of a turn
 MOST_ROWS = 8192  # the latest
 SURE = 10.0  # nats by which rows are likelier where theta turns than where nothing does
-MOVES = 5.0  # nats by which rows have to be likelier where the baseline moves, for it to be that
+MOVES = 3.0  # and than where the baseline moves
 PRIOR_ROWS = 0.01  # rows that the prior of a baseline, or a covariate's effect, counts as
 LEAST = (
     0.02  # squared sine of a turn: without noise, what no theta explains looks like smaller ones
@@ -59,10 +59,10 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
     at = (best + fewest) * size
     most, less = turns[0, best], stays[1, 0] - turns[1, best]
     slight = LEAST * float(np.square(carried[order[at:]]).sum()) / dim
-    if most <= max(stays[0, 0] + SURE, steps[0].max() - MOVES) or less <= slight:
+    if most <= max(stays[0, 0] + SURE, steps[0].max() + MOVES) or less <= slight:
         return None
     walks = [likely(less_walk(rows, columns, gain), known[:0])[0, 0] for gain in GAINS]
-    if most <= max(walks) - MOVES:
+    if most <= max(walks) + MOVES:
         return None
     since = int(rows.number[order[at]])
     return turned_since(old, rows, since) or since

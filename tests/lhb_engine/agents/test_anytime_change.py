@@ -203,7 +203,7 @@ def test_an_alarm_is_raised_only_beyond_what_the_draws_allow():
 
 
 @pytest.mark.parametrize(("lost", "stays"), [("all", True), ("sign", False)])
-def test_where_rewards_are_lost_for_a_while_the_direction_stays(lost, stays):
+def test_where_rewards_are_lost_for_a_while_the_direction_stays(lost, stays, monkeypatch):
     """Rows without any signal speak for no other direction; those with another sign do."""
     past = history(n=400, seed=1)
     agent, part = agent_after(past, 300), past.trajectories["0"]
@@ -219,6 +219,9 @@ def test_where_rewards_are_lost_for_a_while_the_direction_stays(lost, stays):
     assert estimate.in_doubt
     assert (estimate.message == anytime_fit.LOST) == stays
     assert (estimate.theta is None) == stays
+    if stays:  # rows that are all alike, since what looks like a turn
+        monkeypatch.setattr(anytime_fit, "turned_since", lambda *arguments: 330)
+        assert agent.fit(cut.over(window(400))).message == anytime_fit.LOST
 
 
 @pytest.mark.parametrize(

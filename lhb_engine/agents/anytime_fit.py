@@ -298,8 +298,9 @@ class AnytimeFit:
         if not old.stands_out or not (old.settled or old.since_round > 1):
             return None
         since = turned_since(old, self.rows, self.past.first)
-        says_little = since and too_little(self.past.part(since).rows, self.past.dim)
-        return None if says_little else since
+        return (
+            since if since and not too_little(self.past.part(since).rows, self.past.dim) else None
+        )
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

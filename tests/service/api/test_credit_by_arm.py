@@ -64,6 +64,7 @@ async def test_identical_arms_are_worth_the_same_whoever_chooses(serve: Serve) -
 
 
 @on_one_database
+@pytest.mark.usefixtures("fully_drawn")
 async def test_an_arm_that_was_never_chosen_is_shown(serve: Serve) -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
     async with serve() as client:

@@ -208,7 +208,7 @@ async def test_features_that_may_differ_are_told_by_name(serve: Serve) -> None:
         path = f"/v1/sessions/{session}"
         for i in range(8):
             theta = np.array([0.8, np.cos(i)])
-            body = {**logged(theta, 30, i), "trajectory": f"u{i}"}
+            body = {**logged(theta, 40, i), "trajectory": f"u{i}"}
             assert (await client.post(f"{path}/history", json=body)).is_success
             await until(lambda: fitted(client, path))  # fits do not depend on the pace
         estimate = await client.read(f"{path}/estimate")

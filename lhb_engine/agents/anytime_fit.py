@@ -298,9 +298,8 @@ class AnytimeFit:
         if not old.stands_out or not (old.settled or old.since_round > 1):
             return None
         since = turned_since(old, self.rows, self.past.first)
-        return (
-            since if since and not too_little(self.past.part(since).rows, self.past.dim) else None
-        )
+        rows = self.past.part(since).rows if since else self.rows
+        return None if too_little(rows, self.past.dim) else since
 
     def _is_young(self) -> bool:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""

@@ -36,7 +36,7 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
     weights = old.lag_weights if old.lag_weights.ndim == 1 else old.lag_weights @ old.theta
     carried = lagged_sums(rows.contexts, weights[: rows.n_lags])
     columns = np.column_stack([rows.beside, carried, old.residuals(rows)])
-    dim, n_known = carried.shape[1], columns.shape[1] - 1
+    dim, known = carried.shape[1], np.arange(columns.shape[1] - 1)  # what errors go with
     sizes = np.maximum(np.square(rows.beside[order]).mean(axis=0), 1e-300)
     prior = np.append(PRIOR_ROWS * sizes, np.full(dim, dim * old.noise**2))
 
@@ -46,14 +46,13 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
         sums = np.cumsum(runs.transpose(0, 2, 1) @ runs, axis=0)
         every, later = sums[-1], sums[-1] - sums[fewest - 1 : n - fewest]
         joint = np.block([[np.broadcast_to(every, later.shape), later], [later, later]])
-        kept, by = np.append(known, again + n_known + 1), np.append(prior, prior[again])
-        gram, target = joint[:, kept][..., kept] + np.diag(by), joint[:, kept, n_known:][..., :1]
+        kept, by = np.append(known, again + len(known) + 1), np.append(prior, prior[again])
+        gram, target = joint[:, kept][..., kept] + np.diag(by), joint[:, kept, len(known), None]
         explained = np.swapaxes(target, 1, 2) @ np.linalg.solve(gram, target)
         left = np.maximum(every[-1, -1] - explained[:, 0, 0], 1e-300)
         narrowed = np.linalg.slogdet(gram)[1] - np.log(by).sum()
         return np.array([-0.5 * (n * size * np.log(left) + narrowed), left])
 
-    known = np.arange(n_known)  # columns of the baseline, of covariates and of theta
     stays, steps, turns = (likely(columns, again) for again in (known[:0], known[:1], known[-dim:]))
     best = int(turns[0].argmax())
     at = (best + fewest) * size

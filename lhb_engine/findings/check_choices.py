@@ -26,7 +26,8 @@ def check_choices(
     """
     several = [contexts for contexts in sets if len(contexts) > 1]
     if len(several) < LEAST_SETS:  # in sets of one arm there is never a choice
-        yield from [Unchecked(("arms_alike",), "sets")] * bool(several or not sets)
+        if several or not sets:
+            yield Unchecked(("arms_alike",), "sets")
         return
     differs = np.any([np.ptp(contexts, axis=0) > 0.0 for contexts in several], axis=0)
     counts = np.ptp(np.concatenate(several), axis=0) == 0.0

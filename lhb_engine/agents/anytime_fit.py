@@ -42,7 +42,7 @@ SAMPLED = (
     " Some directions hardly vary in the chosen contexts: decisions take posterior draws in turn."
 )
 ALIKE = "Some directions hardly vary in the chosen contexts."
-TURNED = " What choices pay has changed: rounds before {} count no more."
+TURNED = " What is paid has changed: rounds before {} count no more."
 OWN_SPREAD = "Trajectories have responses of their own: their spread has intervals."
 UNTRIED = "Some features are 0 in every chosen context: what arms with them pay is not known."
 OWN_DIRECTIONS = "Each trajectory decides by its own direction."

@@ -24,7 +24,8 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
 
     Rows from round `first` on are cut in two at each of some rounds, and so are the rows after the
     cut at which they are likeliest, as long as a cut is sure. The estimate's theta is corrected
-    anew in the later part; or the baseline is; or nothing. Lag weights stay.
+    anew in the later part; or the baseline is; or nothing. Lag weights stay. Rows that choices
+    before round 1 pay for count no more, either.
     """
     order = np.flatnonzero(rows.number >= max(first, 1))
     order = order[np.argsort(rows.number[order], kind="stable")][-MOST_ROWS:]
@@ -34,10 +35,12 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
         return None
     order = order[len(order) - n * size :]
     weights = old.lag_weights if old.lag_weights.ndim == 1 else old.lag_weights @ old.theta
-    carried = lagged_sums(rows.contexts, weights[: rows.n_lags])
-    columns = np.column_stack([rows.beside, carried, old.residuals(rows)])
+    weights, told = weights[: rows.n_lags], np.minimum(rows.round, rows.n_lags)
+    before = np.append(np.cumsum(weights[::-1])[::-1], np.zeros(rows.n_lags))[told]
+    carried, beside = lagged_sums(rows.contexts, weights), np.column_stack([before, rows.beside])
+    columns = np.column_stack([beside, carried, old.residuals(rows)])
     dim, known = carried.shape[1], np.arange(columns.shape[1] - 1)  # what errors go with
-    sizes = np.maximum(np.square(rows.beside[order]).mean(axis=0), 1e-300)
+    sizes = np.maximum(np.square(beside[order]).mean(axis=0), 1e-300)
     prior = np.append(PRIOR_ROWS * sizes, np.full(dim, dim * old.noise**2))
 
     def likely(columns: Floats, again: Ints) -> Floats:
@@ -53,15 +56,17 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
         narrowed = np.linalg.slogdet(gram)[1] - np.log(by).sum()
         return np.array([-0.5 * (n * size * np.log(left) + narrowed), left])
 
-    stays, steps, turns = (likely(columns, again) for again in (known[:0], known[:1], known[-dim:]))
-    best = int(turns[0].argmax())
-    at = (best + fewest) * size
+    no, plain = known[:0], columns * (np.arange(len(known) + 1) > 0)  # nothing before round 1
+    stays, steps, turns = (likely(plain, again) for again in (no, known[1:2], known[-dim:]))
+    best, past = int(turns[0].argmax()), float(likely(columns, no)[0, 0])
     most, less = turns[0, best], stays[1, 0] - turns[1, best]
-    slight = LEAST * float(np.square(carried[order[at:]]).sum()) / dim
-    if most <= max(stays[0, 0] + SURE, steps[0].max() + MOVES) or less <= slight:
+    later, settled = order[(best + fewest) * size :], order[told[order] == rows.n_lags]
+    if past > stays[0, 0] + SURE and 2 * len(settled) >= len(order):
+        most, later = past, settled
+    elif most <= max(stays[0, 0] + SURE, steps[0].max() + MOVES) or less <= LEAST * float(np.square(carried[later]).sum()) / dim:
         return None
-    walks = [likely(less_walk(rows, columns, gain), known[:0])[0, 0] for gain in GAINS]
+    walks = [likely(less_walk(rows, plain, gain), no)[0, 0] for gain in GAINS]
     if most <= max(walks) + MOVES:
         return None
-    since = int(rows.number[order[at]])
+    since = int(rows.number[later[0]])
     return turned_since(old, rows, since) or since

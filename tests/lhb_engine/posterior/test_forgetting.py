@@ -87,6 +87,15 @@ def test_a_level_that_moves_is_no_turn(varied, step):
     assert found == [None] * 10
 
 
+@pytest.mark.parametrize("mean", [2.0, -2.0])
+def test_rows_that_choices_before_the_first_round_pay_count_no_more(mean):
+    pays = np.zeros(N)
+    pays[: HORIZON - 1] = mean * np.cumsum(LAG_WEIGHTS[:0:-1])[::-1]
+    found = [since(played(seed=seed, added=pays)) for seed in range(10)]
+    assert found == [HORIZON] * 10
+    assert [since(played(seed=s, added=np.roll(pays, N // 2))) for s in range(10)] == [None] * 10
+
+
 def swinging(step, seed):
     """Errors that forget a part `step` of themselves a round; a walk forgets nothing."""
     errors = 0.3 * np.random.default_rng([9, seed]).standard_normal(N)

@@ -29,7 +29,6 @@ class Players:
 
     def __init__(self, client: httpx.Client, session: str, n: int, rng: random.Random) -> None:
         self.client, self.session, self.n, self.rng = client, session, n, rng
-        self._before: dict[str, float] = {}  # by trajectory: x[0] of its last round
 
     def contexts(self) -> list[list[float]]:
         """Draw a context set."""
@@ -98,13 +97,11 @@ class Players:
         return [item["decision"] for item in found]
 
     def _reward(self, asked: list[Asked], taken: list[dict[str, Any]]) -> None:
-        """Reward decisions by x[0] and noise, and half of that of the round before if known."""
+        """Reward decisions by x[0] and noise, whoever played the rounds before."""
         rewards = []
         for (key, contexts), decision in zip(asked, taken, strict=True):
-            now = contexts[decision["arm"]][0]
-            value = now + self._before.pop(key, 0.0) / 2 + self.rng.gauss(0.0, 0.1)
+            value = contexts[decision["arm"]][0] + self.rng.gauss(0.0, 0.1)
             rewards.append({"trajectory": key, "round": decision["round"], "value": value})
-            self._before[key] = now
         body = {"rewards": rewards}
         self.client.post(f"/v1/sessions/{self.session}/rewards", json=body).raise_for_status()
 

@@ -1,11 +1,11 @@
-"""A shop that sees what its agent adds, breaks its features, and is kept from harm by the guard.
+"""A shop that sees what its agent adds, breaks its pages, and is kept from harm by the guard.
 
     python docs/examples/lift.py http://127.0.0.1:8080
 
 Customers come once a day, and each sees one of four offers. Four in ten see the offer that the
-shop has always shown first: they are control. One day a release of the shop turns the signs of all
-features, and the agent recommends what nobody wants. The shop arms the guard with every release,
-and the guard sees it.
+shop has always shown first: they are control. One day a release of the shop makes pages with the
+agent's offers slow, and whoever sees one spends less, whatever the agent learns. The shop arms the
+guard with every release, and the guard sees it.
 """
 
 import sys
@@ -20,7 +20,7 @@ import numpy as np
 
 from lhb import Client
 
-CUSTOMERS, DAYS, BROKEN = 150, 15, 10
+CUSTOMERS, DAYS, BROKEN, SLOW = 150, 15, 10, 1.2
 THETA = np.array([0.8, -0.5, 0.3])  # what makes an offer good; the service has to find it
 WEIGHTS = np.array([0.2, 0.5, 0.3])  # a good offer pays on the day, on the next visit, and after
 HOLDOUT = {"share": 0.4, "planned_rounds": 800}  # the guard is armed where nobody says otherwise
@@ -38,9 +38,9 @@ class Shop:
         """Return the features of four offers to each customer, (150, 4, 3)."""
         return self.rng.uniform(-1, 1, (CUSTOMERS, 4, len(THETA)))
 
-    def earned(self, shown: np.ndarray) -> np.ndarray:
+    def earned(self, shown: np.ndarray, is_slow: np.ndarray) -> np.ndarray:
         """Return what each customer spends on a day, given the features of the offer shown."""
-        self.seen = np.vstack([shown @ THETA, self.seen[:-1]])
+        self.seen = np.vstack([shown @ THETA - SLOW * is_slow, self.seen[:-1]])
         return self.level + WEIGHTS @ self.seen + 0.3 * self.rng.standard_normal(CUSTOMERS)
 
 
@@ -62,15 +62,16 @@ def play(url: str, name: str) -> list[dict[str, Any]]:
             if day == BROKEN:
                 session.change(guard="armed")  # with every release: a new comparison begins
             offers = shop.offers()
-            told = offers if day < BROKEN else -offers  # the wrong signs
             asked = [
-                {"contexts": told[i], "trajectory": f"customer-{i}", "default_arm": 0}
+                {"contexts": offers[i], "trajectory": f"customer-{i}", "default_arm": 0}
                 for i in range(CUSTOMERS)
             ]
             answers = client.batch([{"session_id": session.id, "decision": one} for one in asked])
             decisions = [answer["decision"] for answer in answers]
             arms = [decision["arm"] for decision in decisions]
-            earned = shop.earned(offers[np.arange(CUSTOMERS), arms])
+            is_agents = np.array([decision["played_by"] == "agent" for decision in decisions])
+            shown = offers[np.arange(CUSTOMERS), arms]
+            earned = shop.earned(shown, is_agents & (day >= BROKEN))
             session.rewards(
                 {"value": float(value), "round": day, "trajectory": f"customer-{i}"}
                 for i, value in enumerate(earned)
@@ -111,7 +112,7 @@ def main(url: str, out: Path) -> None:
     print("lag profiles decide as:", seen["form"])
     print(f"day {seen['day']}: the agent adds {seen['lift']['difference']:.2f} a visit")
     tripped = next(one["day"] for one in days if "guard" in one["by"])
-    print(f"day {BROKEN}: the features break; from day {tripped} on the guard plays")
+    print(f"day {BROKEN}: the pages break; from day {tripped} on the guard plays")
     draw(out / "lift.png", days)
 
 

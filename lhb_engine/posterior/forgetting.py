@@ -59,11 +59,12 @@ def turned_since(old: Predictor, rows: AlignedRounds, first: int) -> int | None:
     no, plain = known[:0], columns * (np.arange(len(known) + 1) > 0)  # nothing before round 1
     stays, steps, turns = (likely(plain, again) for again in (no, known[1:2], known[-dim:]))
     best, past = int(turns[0].argmax()), float(likely(columns, no)[0, 0])
-    later, settled = order[(best + fewest) * size :], order[told[order] == rows.n_lags]
+    later, n_early = order[(best + fewest) * size :], np.count_nonzero(told[order] < rows.n_lags)
     slight = LEAST * float(np.square(carried[later]).sum()) / dim
     most, is_slight = turns[0, best], stays[1, 0] - turns[1, best] <= slight
-    if past > stays[0, 0] + SURE and 2 * len(settled) >= len(order):
-        most, later = past, settled
+    are_first = 0 < 2 * n_early <= len(order) and bool((told[order[n_early:]] == rows.n_lags).all())
+    if past > stays[0, 0] + SURE and are_first:
+        most, later = past, order[n_early:]
     elif most <= max(stays[0, 0] + SURE, steps[0].max() + MOVES) or is_slight:
         return None
     walks = [likely(less_walk(rows, plain, gain), no)[0, 0] for gain in GAINS]

@@ -297,7 +297,7 @@ def certainty(
     certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
     if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
-    below = (refit.weights < -CLEAR * np.sqrt(doubt)).any()
+    below = (refit.weights < -CLEAR * np.sqrt(np.maximum(doubt, 0.0))).any()
     unlike = {
         "The rewards drift in a way that the model does not explain.": refit.drifts(),
         "The earlier rounds and the later ones speak for different directions.": refit.turns(),

@@ -68,10 +68,10 @@ def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     show(page, url)
     page.get_by_role("link", name="newsletter").wait_for()
-    assert "5 sessions" in page.inner_text("main")
+    assert "6 sessions" in page.inner_text("main")
     assert serious(page) == []
     page.get_by_label("Search").fill("newsl")
-    assert "1 of 5 sessions" in page.inner_text("main")
+    assert "1 of 6 sessions" in page.inner_text("main")
     page.get_by_role("link", name="newsletter").click()
     page.get_by_text("decides by what it learned").wait_for()
     page.get_by_text("Live: this page follows the session.").wait_for()

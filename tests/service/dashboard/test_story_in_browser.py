@@ -110,7 +110,7 @@ def test_the_four_questions_are_answered_in_words(page: Page, url: str) -> None:
     assert "Looked for, and not found: " in said
     assert "Create a session" not in said
     assert "create a session with holdout" in said  # in the list of what to do
-    assert "Not checked, as there are too few rewards, or trajectories, that would tell: " in said
+    assert "Not checked, as there are too few rewards, or users, that would tell: " in said
     assert "--" not in said
     headings = [
         one.split("\n")[0] for one in page.get_by_role("heading", level=2).all_inner_texts()

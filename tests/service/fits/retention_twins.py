@@ -91,7 +91,7 @@ class Twins:
             assert len({(t.arm, t.scores, t.propensity, t.model_version) for t in taken}) == 1
             chosen = self.chosen.setdefault(name, [])
             chosen.append(contexts[taken[0].arm])
-            lagged = np.array([*chosen[-3:], 0 * THETA, 0 * THETA])[:3]
+            lagged = np.array([0 * THETA, 0 * THETA, *chosen[-3:]])[-3:]
             value = sign * float(WEIGHTS @ lagged @ THETA)
             value += self.bends * float(WEIGHTS @ lagged[:, :2].prod(axis=1))
             value += self.level * len(name) + 0.05 * float(self.rng.standard_normal())

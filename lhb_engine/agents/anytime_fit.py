@@ -312,7 +312,8 @@ class AnytimeFit:
             return False  # products that no fit has counted yet
         if self._forms.in_use != old.form or (not old.has_sets and are_enough(self.sets)):
             return False
-        is_late = old.last_round >= self.settings.known * self.horizon
+        least = min(self.settings.known * self.horizon, self.settings.known_rounds)
+        is_late = old.last_round >= max(least, self.settings.early * self.horizon)
         fresh = 0 < self.settings.renewed * old.n_rows <= self.past.covered()["n_rows"]
         if not is_late or fresh or due >= self.settings.renewed * old.last_round:
             return False

@@ -15,9 +15,10 @@ class AnytimeSettings:
     late_growth: float = 1.04
     early: float = 2.5  # fits before this many horizons are early ones (7.1)
     often: int = 120  # fits after them and from this round on are late ones (7.1)
-    # a fit after this many horizons only checks the installed direction until the rounds are so
-    # many times those that the direction's fit had seen
+    # a late fit after so many horizons, or rounds, only checks the installed direction until the
+    # rounds are so many times those that the direction's fit had seen
     known: float = 20.0
+    known_rounds: int = 560
     renewed: float = 1.4
     acceptance: float = 2.0  # standard errors in (7.11)
     # most_chains, least_chains: bounds of the number of chains

@@ -31,7 +31,7 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 48797  # 40 000 were asked; about 9 300 of these are of capabilities that came since
+MOST_LINES = 48800  # 40 000 were asked; about 9 300 of these are of capabilities that came since
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 22
 # places of tests that set a constant of a module, where a parameter is to say it

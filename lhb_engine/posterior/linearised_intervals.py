@@ -297,14 +297,8 @@ def certainty(
     certain = 1.0 - float(doubt.sum()) / size  # the share of |w|^2 that is not noise
     if faint or certain < LEAST_CERTAIN:
         return "The lag weights are not known well enough yet."
-    below = (refit.weights < -CLEAR * np.sqrt(np.maximum(doubt, 0.0))).any()
-    unlike = {
-        "The rewards drift in a way that the model does not explain.": refit.drifts(),
-        "The earlier rounds and the later ones speak for different directions.": refit.turns(),
-        NEGATIVE: bool(below) and not signed,
-    }
-    if any(unlike.values()):
-        return next(what for what, holds in unlike.items() if holds)
+    if unlike := _unlike(refit, np.sqrt(np.maximum(doubt, 0.0)), signed):
+        return unlike
     places, turn = np.searchsorted(refit.lags, active), slice(0, n_turns)
     beside = np.arange(m + n_turns + 1, n_unknown)
     of = np.concatenate([np.arange(m, m + n_turns), places, beside])
@@ -331,6 +325,15 @@ def certainty(
         lag_weights=holding(weights, posterior.weights[active]),
         effects=around(refit.effects[1:], quantile * errors[len(places) :]),
     )
+
+
+def _unlike(refit: RankOneRefit, errors: Floats, signed: bool) -> str:
+    """Return in what rows are not as the model says, given weights' errors; empty if they are."""
+    if refit.drifts():
+        return "The rewards drift in a way that the model does not explain."
+    if refit.turns():
+        return "The earlier rounds and the later ones speak for different directions."
+    return NEGATIVE if (refit.weights < -CLEAR * errors).any() and not signed else ""
 
 
 def around(middle: Floats, half: Floats) -> Floats:
